@@ -1,0 +1,76 @@
+/* The job file: every setting of a run in one struct, one table (job.c), read by the front end and by
+ * every rank. Keys that DeepSpeed has carry DeepSpeed's path; [model], [parallel], [data], [launch],
+ * [snapshot] and [run] are ours. */
+#ifndef DS_BASE_JOB_H
+#define DS_BASE_JOB_H
+
+#include "engine/base/settings.h"
+
+enum model_form { MODEL_GPT2, MODEL_LLAMA };
+enum run_on_nan { ON_NAN_STOP, ON_NAN_SKIP };
+enum data_kind { DATA_AUTO, DATA_TEXT, DATA_BIN };
+enum sched_type { SCHED_NONE, SCHED_WARMUP_LR, SCHED_WARMUP_DECAY, SCHED_WARMUP_COSINE };
+enum warmup_type { WARMUP_LOG, WARMUP_LINEAR };
+enum optim_type { OPTIM_ADAMW, OPTIM_ADAM };
+
+struct job {
+    /* top level, DeepSpeed's names */
+    int64_t train_batch_size, micro_batch_size, accumulation; /* 0: to be filled, see job_batch */
+    int64_t steps_per_print;
+    double gradient_clipping; /* 0: off */
+    /* [optimizer] [scheduler] [bf16] [zero_optimization] */
+    int optim;
+    double lr, eps, weight_decay;
+    struct setting_list betas;
+    int sched, warmup_type;
+    double warmup_min_lr, warmup_max_lr, warmup_min_ratio, cos_min_ratio;
+    int64_t warmup_num_steps, total_num_steps;
+    int bf16;
+    int64_t zero_stage;
+    /* [model]: the built-in layers' own table, engine/model/config.h, is applied beside this one */
+    char *layers;  /* "embedding, block*4, norm, head"; NULL: from form and n_layer */
+    char *preset;  /* a file under templates/models, or a path; its rows come first */
+    char *freeze;  /* comma-separated glob patterns of parameter names */
+    /* [parallel] */
+    int64_t data, tensor, pipeline, sequence; /* 0 = auto (data fills the rest, others 1) */
+    /* [data] */
+    char *train, *valid; /* paths or globs, comma-separated; valid NULL: split from train */
+    int data_kind;
+    double valid_split;  /* share of the documents or bytes at the end, when valid is NULL */
+    int64_t seq_len;     /* T, tokens per sample */
+    int doc_mask;        /* attention stops at document bounds */
+    int64_t doc_token;   /* token id that begins a document; -1: none */
+    /* [run] */
+    int64_t seed;
+    int deterministic;
+    int64_t max_steps, max_samples, max_tokens, max_time_ms; /* 0: no such limit; first reached ends */
+    int64_t eval_every, eval_samples, save_every, keep;
+    int on_nan;
+    char *run_dir;    /* NULL: ./ds-runs/NAME-TIME */
+    char *name;       /* NULL: the job file's base name */
+    char *init_from;  /* checkpoint for weights only */
+    char *resume;     /* checkpoint or run folder to go on from; "auto": the run folder's latest */
+    char *program;    /* rank program; NULL: the installed ds-rank */
+    int64_t threads;  /* compute threads per rank; 0: ENGINE 9's rule */
+    int64_t comm_timeout_ms;
+    /* [launch] */
+    char *hostfile, *include, *exclude, *launcher, *master_addr, *interface;
+    int64_t num_nodes, ranks_per_node, master_port, grace_ms, connect_timeout_ms, ping_limit_ms;
+    /* [snapshot] */
+    int64_t snapshot_flush_ms;
+};
+
+extern const struct setting job_table[];
+extern const int job_table_n;
+
+/* Reads a job file, puts the rows of [model] preset (found as a path, or NAME.ini in the templates/models
+ * folder: DS_TEMPLATES, else the installed one, else beside the program in a build tree) before its own,
+ * so that the file's own keys win. */
+int job_read(struct settings_rows *rows, const char *path, struct err *err);
+
+/* Batch triangle: train_batch_size = micro x accumulation x data-parallel size. Fills what was not
+ * given; a product that does not hold is one error naming all four numbers and the nearest combination
+ * that does. */
+int job_batch(struct job *job, const struct settings *s, int64_t data_size, struct err *err);
+
+#endif

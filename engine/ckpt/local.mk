@@ -1,0 +1,2 @@
+# engine/ckpt
+libdsengine_a_SOURCES +=

@@ -1,0 +1,2 @@
+# engine/comm
+libdsengine_a_SOURCES +=

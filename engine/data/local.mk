@@ -1,0 +1,2 @@
+# engine/data
+libdsengine_a_SOURCES +=

@@ -1,0 +1,2 @@
+# engine/device
+libdsengine_a_SOURCES +=

@@ -1,0 +1,3 @@
+# hostfile: who there is.
+noinst_LIBRARIES += libhostfile.a
+libhostfile_a_SOURCES =

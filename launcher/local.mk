@@ -1,0 +1,1 @@
+# launcher: ds-launch, ds-agent.

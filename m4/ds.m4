@@ -1,0 +1,28 @@
+# DS_WARNINGS: the house's warning flags in DS_CFLAGS.
+AC_DEFUN([DS_WARNINGS], [
+  DS_CFLAGS="-std=gnu11 -fvisibility=hidden -Wall -Wextra -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wvla -Wno-unused-parameter"
+  AS_IF([test "x$enable_werror" = xyes], [DS_CFLAGS="$DS_CFLAGS -Werror"])
+  AC_SUBST([DS_CFLAGS])
+])
+AC_ARG_ENABLE([werror], [AS_HELP_STRING([--enable-werror], [warnings are errors])])
+
+# DS_SUMMARY_LINE(NAME, VALUE): one line of the table that configure prints last.
+m4_define([DS_SUMMARY_LINE], [ds_summary="$ds_summary
+  $(printf '%-22s' "$1") $2"])
+
+AC_DEFUN([DS_SUMMARY], [
+  AS_ECHO(["
+ds-launch $PACKAGE_VERSION
+
+  compiler               $CC $CFLAGS
+  prefix                 $prefix$ds_summary
+
+Next: make, make check, make install
+"])
+])
+
+# DS_NEED_PKG(VARIABLE, MODULE, DEBIAN-PACKAGE): a library that the build cannot do without.
+AC_DEFUN([DS_NEED_PKG], [
+  PKG_CHECK_MODULES([$1], [$2], [DS_SUMMARY_LINE([$2], [yes ($($PKG_CONFIG --modversion "$2" | head -1))])],
+    [AC_MSG_ERROR([$2 is needed: install $3 (or set $1_CFLAGS and $1_LIBS)])])
+])

@@ -1,0 +1,1 @@
+# cli tests of engine

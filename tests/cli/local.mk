@@ -1,0 +1,4 @@
+# tests/cli: shell, TAP.
+include tests/cli/hostfile.mk
+include tests/cli/launcher.mk
+include tests/cli/engine.mk

@@ -1,0 +1,1 @@
+# fuzz entries of launcher

@@ -1,0 +1,9 @@
+# tests: one local.mk per folder.
+include tests/unit/local.mk
+include tests/sim/local.mk
+include tests/kernels/local.mk
+include tests/cli/local.mk
+include tests/box/local.mk
+include tests/lint/local.mk
+include tests/fuzz/local.mk
+include tests/bench/local.mk
