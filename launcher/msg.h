@@ -16,7 +16,7 @@
 
 enum msg_type {
     /* agent to front end */
-    MSG_HELLO = 1, /* build id, uname machine, kernel, hostname, cwd ok, cores, memory, interfaces, boot id */
+    MSG_HELLO = 1, /* struct hello of launcher/spawn.h */
     MSG_STARTED,   /* u32 rank, u32 pid */
     MSG_OUTPUT,    /* u32 rank, u8 stream (1 stdout, 2 stderr), bytes */
     MSG_EXIT,      /* u32 rank, i32 code, i32 signal, f64 wall time, u8 oom */
@@ -31,8 +31,8 @@ enum msg_type {
     MSG_PONG,      /* u64 echo, f64 wall */
     MSG_BYE,       /* str why: the agent ends */
     /* front end to agent */
-    MSG_CHECK,     /* job text: ds-rank check on this node */
-    MSG_SPAWN,     /* the job table: launcher/rankenv.h */
+    MSG_CHECK,     /* struct spawn of launcher/spawn.h: `ds-rank check` on this node */
+    MSG_SPAWN,     /* struct spawn: starts this node's ranks */
     MSG_SIGNAL,    /* i32 signal, to all ranks of the node */
     MSG_STOP,      /* u32 enum stop_why: set the stop word in every rank's page */
     MSG_KILL,      /* u64 grace ms: TERM, grace, KILL; 0: KILL at once */
