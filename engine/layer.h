@@ -87,9 +87,9 @@ struct ds_call {
     enum ds_mode mode;
     unsigned want;                /* backward: DS_WANT_* */
     const struct ds_batch *batch;
-    const struct ds_tensor *x;    /* input; the first layer gets NULL and reads batch */
+    const struct ds_tensor *x;    /* input, in backward too; the first layer gets NULL and reads batch */
     const struct ds_tensor *dy;   /* backward; the loss layer gets NULL */
-    struct ds_tensor *y, *dx;     /* dx NULL for the first layer */
+    struct ds_tensor *y, *dx;     /* dx NULL for the first layer; y NULL for the loss layer except in DECODE */
     void *const *w;               /* gathered local part of each declared parameter, compute type */
     struct ds_grad *g;            /* backward; one per declared parameter */
     void **saved;                 /* in the order of ds_memory.saved; forward writes, backward reads */
