@@ -24,6 +24,8 @@ static inline float rng_uniform(uint32_t word)
 
 /* Normal number of element i of stream (seed, site): elements 2j and 2j+1 share one Box-Muller pair. */
 double rng_normal(uint64_t seed, uint32_t site, uint64_t element);
+/* out[i] = rng_normal(seed, site, first + i), at a quarter of the cost. */
+void rng_normals(uint64_t seed, uint32_t site, uint64_t first, uint64_t n, double *out);
 
 /* A keyed bijection of [0, n): sample order without a table. Feistel over the next power of four,
  * cycle-walked. i < n. */
