@@ -48,6 +48,7 @@ struct device_ops {
 /* First member of every device's struct. */
 struct device {
     const struct device_ops *ops;
+    uint64_t now[MEM_CLASSES], peak[MEM_CLASSES]; /* atomic; through device_count only */
 };
 
 extern const struct device_ops device_cpu, device_cpu_async;

@@ -1,2 +1,2 @@
 # engine/device
-libdsengine_a_SOURCES +=
+libdsengine_a_SOURCES += engine/device/device.c engine/device/cpu.c engine/device/cpu_memory.c
