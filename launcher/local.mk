@@ -1,1 +1,2 @@
 # launcher: ds-launch, ds-agent.
+include launcher/front.mk
