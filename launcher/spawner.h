@@ -23,9 +23,13 @@ struct channel_events {
 struct spawner_ops {
     const char *name;
     int (*probe)(const struct options *, char why[256]);
+    /* What all channels of one launch share (ssh: keys, known hosts, bastions). Both may be NULL: then
+     * pool is NULL everywhere. destroy: after every channel is closed; the loop runs once more after it. */
+    int (*create)(void **pool, uv_loop_t *, const struct options *, struct err *);
+    void (*destroy)(void *pool);
     /* Begins to bring up the agent on one node. */
-    int (*open)(struct channel **, uv_loop_t *, const struct options *, const struct host *, int node,
-                const struct channel_events *, void *ctx, struct err *);
+    int (*open)(struct channel **, void *pool, uv_loop_t *, const struct options *, const struct host *,
+                int node, const struct channel_events *, void *ctx, struct err *);
     /* Queues bytes; copies. Never blocks. -1 when down. pending: bytes not yet handed to the system. */
     int (*send)(struct channel *, const void *data, size_t n);
     size_t (*pending)(const struct channel *);
