@@ -29,6 +29,7 @@ enum msg_type {
     MSG_FENCE,     /* str name, u32 how many of this node's ranks have arrived (sent once: all) */
     MSG_CHECKED,   /* u32 err code, str text: answer to CHECK */
     MSG_PONG,      /* u64 echo, f64 wall */
+    MSG_WANT,      /* u32 rank, u32 bytes of STDIN that may be sent, beside what was allowed before */
     MSG_BYE,       /* str why: the agent ends */
     /* front end to agent */
     MSG_CHECK,     /* struct spawn of launcher/spawn.h: `ds-rank check` on this node */

@@ -6,23 +6,23 @@
  *
  * Rank numbers in MSG_FAIL and MSG_EVENT may be MSG_NODE: the node itself, no rank of it. What an agent
  * answers to SPAWN: one STARTED per rank, or FAIL (rank or MSG_NODE, with the sentence) and an EXIT for
- * every rank that did not start (code 127). Every rank of a SPAWN gets exactly one EXIT, after the
- * last of its OUTPUT.
+ * every rank that did not start (code 127). Every rank of a SPAWN gets exactly one EXIT, as soon as it is
+ * reaped: output that waits for credit comes later. An OUTPUT without bytes ends that stream (once for
+ * stdout and once for stderr, needs no credit); a process the rank left behind may hold a stream open, so
+ * whoever waits for the ends of all streams first sends END or KILL, which ends all descendants.
  *
  * Credit: an agent begins with none; MSG_CREDIT adds to it; an OUTPUT frame uses up the bytes it carries
- * behind rank and stream. Lines may be cut anywhere. */
+ * behind rank and stream. Lines may be cut anywhere. The other way round, MSG_WANT says how many bytes
+ * of STDIN the rank's agent takes. */
 #ifndef DS_SPAWN_H
 #define DS_SPAWN_H
 
+#include "engine/base/build.h"
 #include "engine/base/err.h"
 #include "engine/base/wire.h"
 
 #define MSG_NODE 0xffffffffu
 #define SPAWN_KEY_BYTES 32
-
-/* One build's identity: version and a hash of the sources it was made from. Both ends of every channel
- * compare it. */
-const char *build_id(void);
 
 struct spawn_rank {
     int rank, local_rank;
@@ -32,6 +32,7 @@ struct spawn_rank {
 
 struct spawn {
     char *job_id;
+    char *host;          /* this node as the user wrote it, for messages */
     int restarts;        /* TORCHELASTIC_RESTART_COUNT */
     int world, nodes, node;
     int *node_of;        /* [world] */
@@ -41,6 +42,7 @@ struct spawn {
     int master_port;
     uint8_t key[SPAWN_KEY_BYTES];
     int64_t grace_ms, ping_limit_ms, check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
+    int threads;         /* OMP_NUM_THREADS unless the user set it; 0: the agent's cores / its ranks */
     int engine;          /* ranks get DS_AGENT_FD; 0: a foreign program */
     int pass_local_rank; /* append --local_rank=N */
     int stdin_rank;      /* the rank that gets STDIN frames; -1: none. Others read /dev/null */

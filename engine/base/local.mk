@@ -2,6 +2,7 @@
 noinst_LIBRARIES += libdsbase.a
 libdsbase_a_CFLAGS = $(AM_CFLAGS) $(INIH_CFLAGS) $(JANSSON_CFLAGS) $(XXHASH_CFLAGS)
 libdsbase_a_SOURCES = engine/base/buf.c engine/base/buf.h \
+	engine/base/build.c engine/base/build.h \
 	engine/base/clock.c engine/base/clock.h \
 	engine/base/err.c engine/base/err.h \
 	engine/base/fault.c engine/base/fault.h \
@@ -12,3 +13,15 @@ libdsbase_a_SOURCES = engine/base/buf.c engine/base/buf.h \
 	engine/base/wire.c engine/base/wire.h \
 	engine/base/boot.h
 DSBASE_LIBS = libdsbase.a $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
+
+# The build's identity: a hash over what it is made from, rewritten only when that changed.
+nodist_libdsbase_a_SOURCES = build_hash.h
+BUILT_SOURCES = build_hash.h
+CLEANFILES += build_hash.h
+build_hash.h: build-hash-always
+	@{ echo "$(CC) $(CFLAGS) $(AM_CFLAGS) $(PACKAGE_VERSION)"; cat config.h; cd $(srcdir) && \
+	  find engine kernels hostfile elastic launcher -name '*.[ch]' -o -name '*.cu' | LC_ALL=C sort | \
+	  xargs cat; } | sha256sum | sed 's/^\(.\{16\}\).*/#define BUILD_HASH "\1"/' >$@.new && \
+	if cmp -s $@.new $@; then rm -f $@.new; else mv $@.new $@; fi
+build-hash-always:
+.PHONY: build-hash-always
