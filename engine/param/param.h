@@ -51,6 +51,8 @@ struct param_table {
     struct param_group *group;
     int ngroups;
     int ranks;                 /* N */
+    uint64_t **at;             /* [layer][param]: place in the buffer of all flats, ties resolved */
+    int nlayers;
     uint64_t numel;            /* parameters, ties once, no padding */
     uint64_t total;            /* sum of N * slice over flats */
 };

@@ -1,0 +1,13 @@
+/* Learning-rate schedules. Pure. Formulas: DeepSpeed's WarmupLR, WarmupDecayLR and WarmupCosineLR, as
+ * written out in ds-job(5), except that the first optimizer step uses index 0. */
+#ifndef DS_SCHEDULE_H
+#define DS_SCHEDULE_H
+
+#include "engine/base/job.h"
+
+/* The learning rate at schedule index i >= 0 (samples of applied updates / train_batch_size; fractions
+ * occur when the batch size changed). total: the run's length in steps, used where
+ * scheduler.params.total_num_steps is 0. */
+double schedule_lr(const struct job *job, double i, double total);
+
+#endif

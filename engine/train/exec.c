@@ -1,0 +1,419 @@
+/* Runs the layers of one rank: see exec.h.
+ *
+ * Invariants: the input of layer i is the output of layer i - 1 and stays until its backward is done;
+ * gradients of activations alternate between two buffers; a tied parameter's gradient is overwritten by
+ * the first layer that contributes in backward order and added to by the others.
+ */
+#include "engine/train/exec.h"
+
+#include "engine/base/buf.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct shape {
+    int64_t B, T;
+    int decode;
+    void **state;          /* [n] of the layers */
+    struct ds_memory *mem; /* [n] */
+    struct ds_tensor *y;   /* [n] */
+    void ***saved;         /* [n][nsaved] */
+    void *dx[2], *work;
+    char *block;           /* the arena */
+    size_t bytes;
+};
+
+struct exec {
+    const struct model *model;
+    const struct param_table *table;
+    struct exec_memory mem;
+    const struct kernels *k;
+    struct device *dev;
+    struct ds_plans *plans;
+    void ***w;            /* [layer][param] */
+    struct ds_grad **g;   /* [layer][param] data and type; beta set per call */
+    unsigned char **first; /* [layer][param] 1: first contribution in backward order */
+    struct shape *shape;
+    int nshapes, cap_shapes;
+    struct ds_kv *kv;     /* [n] decode caches, k NULL where none */
+    int64_t kv_past, kv_max;
+};
+
+/* ---- parameters ---- */
+
+static void bind_params(struct exec *e)
+{
+    const struct model *m = e->model;
+
+    for (int l = 0; l < m->n; l++) {
+        e->w[l] = xcalloc((size_t)m->nparams[l] + 1, sizeof **e->w);
+        e->g[l] = xcalloc((size_t)m->nparams[l] + 1, sizeof **e->g);
+        e->first[l] = xcalloc((size_t)m->nparams[l] + 1, 1);
+        for (int i = 0; i < m->nparams[l]; i++) {
+            uint64_t at = e->table->at[l][i];
+
+            if (m->param[l][i].flags & DS_KEEP_F32)
+                e->w[l][i] = e->mem.master + at;
+            else
+                e->w[l][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
+            e->g[l][i] = (struct ds_grad){e->mem.grad ? e->mem.grad + at : NULL, DS_F32, 0};
+            e->first[l][i] = 1;
+        }
+    }
+    /* backward runs from the last layer: an earlier layer sharing a place adds to it */
+    for (int l = 0; l < m->n; l++)
+        for (int i = 0; i < m->nparams[l]; i++)
+            for (int later = l + 1; later < m->n; later++)
+                for (int j = 0; j < m->nparams[later]; j++)
+                    if (e->table->at[later][j] == e->table->at[l][i])
+                        e->first[l][i] = 0;
+}
+
+/* ---- shapes ---- */
+
+static size_t aligned(size_t n)
+{
+    return (n + 63) & ~(size_t)63;
+}
+
+static int has_output(const struct exec *e, const struct shape *s, int l)
+{
+    return s->decode || !(e->model->ops[l]->caps & DS_CAP_LOSS);
+}
+
+/* Output shapes and memory of every layer. */
+static int size_layers(struct exec *e, struct shape *s, struct err *err)
+{
+    const struct model *m = e->model;
+    struct ds_tensor none = {0}, *x = &none;
+
+    for (int l = 0; l < m->n; l++) {
+        if (m->ops[l]->shapes(&m->site[l], s->B, s->T, x, &s->y[l], err) < 0 ||
+            m->ops[l]->memory(&m->site[l], e->k, e->plans, s->B, s->T, &s->mem[l], err) < 0)
+            return err_prefix(err, "layer %s", m->site[l].name);
+        x = &s->y[l];
+    }
+    return 0;
+}
+
+/* Places everything in the arena; a NULL base only measures. */
+static void lay_out(struct exec *e, struct shape *s, struct arena *a)
+{
+    size_t work = 0, dx = 0;
+
+    for (int l = 0; l < e->model->n; l++) {
+        const struct ds_memory *mem = &s->mem[l];
+
+        s->y[l].data = has_output(e, s, l) ? arena_take(a, tensor_bytes(&s->y[l])) : NULL;
+        for (int i = 0; i < mem->nsaved && !s->decode; i++)
+            s->saved[l][i] = arena_take(a, tensor_bytes(&mem->saved[i].t));
+        for (int mode = 0; mode < 4; mode++)
+            if (mem->work[mode] > work)
+                work = mem->work[mode];
+        if (l + 1 < e->model->n && tensor_bytes(&s->y[l]) > dx)
+            dx = tensor_bytes(&s->y[l]);
+    }
+    s->work = arena_take(a, work);
+    for (int i = 0; i < 2 && e->mem.grad && !s->decode; i++)
+        s->dx[i] = arena_take(a, dx);
+    s->bytes = aligned(a->peak);
+}
+
+static void shape_alloc(struct exec *e, struct shape *s)
+{
+    size_t n = (size_t)e->model->n;
+
+    s->state = xcalloc(n, sizeof *s->state);
+    s->mem = xcalloc(n, sizeof *s->mem);
+    s->y = xcalloc(n, sizeof *s->y);
+    s->saved = xcalloc(n, sizeof *s->saved);
+    for (size_t l = 0; l < n; l++)
+        s->saved[l] = xcalloc(DS_MAX_SAVED, sizeof **s->saved);
+}
+
+static void shape_clear(struct exec *e, struct shape *s)
+{
+    for (int l = 0; l < e->model->n; l++) {
+        if (s->state && s->state[l])
+            e->model->ops[l]->destroy(s->state[l]);
+        if (s->saved)
+            free(s->saved[l]);
+    }
+    e->dev->ops->free(e->dev, s->block);
+    free(s->state);
+    free(s->mem);
+    free(s->y);
+    free(s->saved);
+}
+
+static int shape_make(struct exec *e, struct shape *s, struct err *err)
+{
+    struct arena measure = {0}, arena = {0};
+
+    if (size_layers(e, s, err) < 0)
+        return -1;
+    lay_out(e, s, &measure);
+    s->block = e->dev->ops->alloc(e->dev, s->bytes + 64, MEM_ACT, err);
+    if (!s->block)
+        return err_prefix(err, "activations of %lld x %lld tokens", (long long)s->B, (long long)s->T);
+    arena.base = s->block;
+    arena.size = s->bytes + 64;
+    lay_out(e, s, &arena);
+    for (int l = 0; l < e->model->n; l++)
+        if (e->model->ops[l]->create(&s->state[l], &e->model->site[l], e->k, e->plans, s->B, s->T,
+                                     err) < 0)
+            return err_prefix(err, "layer %s", e->model->site[l].name);
+    return 0;
+}
+
+static struct shape *shape_get(struct exec *e, int64_t B, int64_t T, int decode, struct err *err)
+{
+    struct shape *s;
+
+    for (int i = 0; i < e->nshapes; i++)
+        if (e->shape[i].B == B && e->shape[i].T == T && e->shape[i].decode == decode)
+            return &e->shape[i];
+    ARRAY_GROW(e->shape, e->nshapes, e->cap_shapes);
+    s = &e->shape[e->nshapes];
+    *s = (struct shape){.B = B, .T = T, .decode = decode};
+    shape_alloc(e, s);
+    if (shape_make(e, s, err) < 0) {
+        shape_clear(e, s);
+        return NULL;
+    }
+    e->nshapes++;
+    return s;
+}
+
+int exec_prepare(struct exec *e, int64_t B, int64_t T, struct err *err)
+{
+    return shape_get(e, B, T, 0, err) ? 0 : -1;
+}
+
+int exec_bytes(struct exec *e, int64_t B, int64_t T, size_t *bytes, struct err *err)
+{
+    struct shape s = {.B = B, .T = T};
+    struct arena measure = {0};
+    int rc;
+
+    shape_alloc(e, &s);
+    rc = size_layers(e, &s, err);
+    if (!rc)
+        lay_out(e, &s, &measure);
+    *bytes = s.bytes;
+    shape_clear(e, &s);
+    return rc;
+}
+
+/* ---- create, destroy ---- */
+
+int exec_create(struct exec **out, const struct model *m, const struct param_table *t,
+                const struct exec_memory *mem, const struct kernels *k, struct device *dev,
+                struct err *err)
+{
+    struct exec *e = xcalloc(1, sizeof *e);
+
+    (void)err;
+    e->model = m;
+    e->table = t;
+    e->mem = *mem;
+    e->k = k;
+    e->dev = dev;
+    e->plans = k->plans_create();
+    e->w = xcalloc((size_t)m->n, sizeof *e->w);
+    e->g = xcalloc((size_t)m->n, sizeof *e->g);
+    e->first = xcalloc((size_t)m->n, sizeof *e->first);
+    e->kv = xcalloc((size_t)m->n, sizeof *e->kv);
+    bind_params(e);
+    *out = e;
+    return 0;
+}
+
+void exec_destroy(struct exec *e)
+{
+    if (!e)
+        return;
+    exec_decode_reset(e);
+    for (int i = 0; i < e->nshapes; i++)
+        shape_clear(e, &e->shape[i]);
+    for (int l = 0; l < e->model->n; l++) {
+        free(e->w[l]);
+        free(e->g[l]);
+        free(e->first[l]);
+    }
+    free(e->w);
+    free(e->g);
+    free(e->first);
+    free(e->kv);
+    free(e->shape);
+    e->k->plans_destroy(e->plans);
+    free(e);
+}
+
+/* ---- work on the compute stream ---- */
+
+struct task {
+    struct exec *e;
+    struct shape *s;
+    struct ds_call call; /* what all layers of this pass share */
+    int first, rc;
+    struct err *err;
+};
+
+static void forward_task(void *arg)
+{
+    struct task *t = arg;
+    struct exec *e = t->e;
+    struct shape *s = t->s;
+
+    for (int l = 0; l < e->model->n && !t->rc; l++) {
+        struct ds_call c = t->call;
+
+        c.x = l ? &s->y[l - 1] : NULL;
+        c.y = has_output(e, s, l) ? &s->y[l] : NULL;
+        c.w = e->w[l];
+        c.saved = s->saved[l];
+        c.work = s->work;
+        c.kv = c.mode == DS_DECODE ? &e->kv[l] : NULL;
+        t->rc = e->model->ops[l]->forward(s->state[l], &c, t->err);
+        if (t->rc)
+            err_prefix(t->err, "forward of layer %s", e->model->site[l].name);
+    }
+}
+
+static void backward_task(void *arg)
+{
+    struct task *t = arg;
+    struct exec *e = t->e;
+    struct shape *s = t->s;
+    struct ds_tensor dy = {0}, dx;
+
+    for (int l = e->model->n - 1; l >= 0 && !t->rc; l--) {
+        struct ds_call c = t->call;
+
+        if (l) {
+            dx = s->y[l - 1];
+            dx.data = s->dx[l & 1];
+        }
+        c.x = l ? &s->y[l - 1] : NULL;
+        c.dy = l < e->model->n - 1 ? &dy : NULL;
+        c.dx = l ? &dx : NULL;
+        c.want = DS_WANT_DW | (l ? DS_WANT_DX : 0);
+        c.w = e->w[l];
+        c.g = e->g[l];
+        for (int i = 0; i < e->model->nparams[l]; i++)
+            c.g[i].beta = t->first && e->first[l][i] ? 0 : 1;
+        c.saved = s->saved[l];
+        c.work = s->work;
+        t->rc = e->model->ops[l]->backward(s->state[l], &c, t->err);
+        if (t->rc)
+            err_prefix(t->err, "backward of layer %s", e->model->site[l].name);
+        dy = dx;
+    }
+}
+
+static int run(struct exec *e, struct task *t, void (*fn)(void *))
+{
+    struct ds_stream *s = e->dev->ops->stream(e->dev, STREAM_COMPUTE);
+
+    t->call.k = e->k;
+    t->call.plans = e->plans;
+    t->call.stream = s;
+    e->dev->ops->run(s, fn, t);
+    e->dev->ops->event_done(e->dev->ops->record(s), 1);
+    return t->rc;
+}
+
+int exec_forward(struct exec *e, enum ds_mode mode, const struct ds_batch *b,
+                 const struct ds_scalars *sc, float loss_seed, double loss[3], struct err *err)
+{
+    struct task t = {.e = e, .err = err};
+
+    t.s = shape_get(e, b->B, b->T, 0, err);
+    if (!t.s)
+        return -1;
+    t.call = (struct ds_call){
+        .mode = mode, .batch = b, .loss = loss, .loss_seed = loss_seed, .s = sc};
+    return run(e, &t, forward_task);
+}
+
+int exec_backward(struct exec *e, const struct ds_batch *b, const struct ds_scalars *sc,
+                  float loss_seed, int first, struct err *err)
+{
+    struct task t = {.e = e, .err = err, .first = first};
+    double unused[3] = {0};
+
+    t.s = shape_get(e, b->B, b->T, 0, err);
+    if (!t.s)
+        return -1;
+    t.call = (struct ds_call){
+        .mode = DS_TRAIN, .batch = b, .loss = unused, .loss_seed = loss_seed, .s = sc};
+    return run(e, &t, backward_task);
+}
+
+/* ---- decode ---- */
+
+static int make_caches(struct exec *e, int64_t B, int64_t max, struct err *err)
+{
+    for (int l = 0; l < e->model->n; l++) {
+        struct ds_memory mem = {0};
+        size_t bytes;
+
+        if (e->model->ops[l]->memory(&e->model->site[l], e->k, e->plans, B, 1, &mem, err) < 0)
+            return -1;
+        bytes = (size_t)(B * mem.kv_heads * mem.kv_dim * max) * ds_dtype_bytes(e->mem.dtype);
+        e->kv[l] = (struct ds_kv){.max = max, .dtype = e->mem.dtype};
+        if (!bytes)
+            continue;
+        e->kv[l].k = e->dev->ops->alloc(e->dev, bytes, MEM_ACT, err);
+        e->kv[l].v = e->kv[l].k ? e->dev->ops->alloc(e->dev, bytes, MEM_ACT, err) : NULL;
+        if (!e->kv[l].v)
+            return err_prefix(err, "key and value cache of %lld tokens", (long long)max);
+    }
+    e->kv_max = max;
+    e->kv_past = 0;
+    return 0;
+}
+
+int exec_decode(struct exec *e, const struct ds_batch *b, const struct ds_scalars *sc, int64_t max,
+                struct ds_tensor *logits, struct err *err)
+{
+    struct task t = {.e = e, .err = err};
+    double unused[3] = {0};
+
+    if (!e->kv_max && make_caches(e, b->B, max, err) < 0)
+        return -1;
+    if (e->kv_past + b->T > e->kv_max)
+        return err_set(err, ERR_INPUT, "the cache holds %lld tokens, %lld more do not fit",
+                       (long long)e->kv_max, (long long)(e->kv_past + b->T - e->kv_max));
+    for (int l = 0; l < e->model->n; l++)
+        e->kv[l].past = e->kv_past;
+    t.s = shape_get(e, b->B, b->T, 1, err);
+    if (!t.s)
+        return -1;
+    t.call = (struct ds_call){.mode = DS_DECODE, .batch = b, .loss = unused, .s = sc};
+    if (run(e, &t, forward_task))
+        return -1;
+    e->kv_past += b->T;
+    *logits = t.s->y[e->model->n - 1];
+    return 0;
+}
+
+void exec_decode_reset(struct exec *e)
+{
+    for (int l = 0; l < e->model->n; l++) {
+        e->dev->ops->free(e->dev, e->kv[l].k);
+        e->dev->ops->free(e->dev, e->kv[l].v);
+        e->kv[l] = (struct ds_kv){0};
+    }
+    e->kv_max = e->kv_past = 0;
+}
+
+int64_t exec_flops(const struct exec *e, int64_t B, int64_t T)
+{
+    int64_t n = 0;
+
+    for (int l = 0; l < e->model->n; l++)
+        n += e->model->ops[l]->flops(&e->model->site[l], B, T);
+    return 3 * n;
+}
