@@ -1,2 +1,3 @@
 # launcher: ds-launch, ds-agent.
 include launcher/front.mk
+include launcher/ssh.mk

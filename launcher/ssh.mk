@@ -1,0 +1,8 @@
+# The spawner over SSH. libssh's header is included in ssh_wire.c only.
+noinst_LIBRARIES += libspawnssh.a
+libspawnssh_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(LIBSSH_CFLAGS)
+libspawnssh_a_SOURCES = \
+	launcher/digest.c launcher/digest.h \
+	launcher/known_hosts.c launcher/known_hosts.h \
+	launcher/ssh_config.c launcher/ssh_config.h
+SPAWNSSH_LIBS = libspawnssh.a $(LIBSSH_LIBS)
