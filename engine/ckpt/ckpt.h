@@ -24,7 +24,7 @@ struct ckpt_entry {
 
 struct ckpt_meta {
     int64_t step, update, samples; /* attempts, applied, consumed */
-    double sched_index;
+    int64_t applied;               /* samples of applied updates: what the schedule is a function of */
     double loss_scale;
     int64_t good_steps, hysteresis;
     uint64_t seed, data_hash, config_hash;
