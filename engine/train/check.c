@@ -1,0 +1,70 @@
+/* ds-rank check: the job read, the data opened, the start table printed; nothing is started. */
+#include "engine/train/train.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/log.h"
+#include "engine/base/parse.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int print_table(struct setup *s, struct err *err)
+{
+    struct exec_memory none = {.dtype = s->dtype, .grad = (float *)1};
+    struct device *dev = NULL;
+    struct exec *exec = NULL;
+    struct buf out = BUF_INIT;
+    size_t bytes = 0;
+    int rc = device_cpu.create(&dev, 0, err);
+
+    /* the executor only measures here: the gradient pointer says that there will be a backward */
+    if (!rc)
+        rc = exec_create(&exec, s->model, s->table, &none, &kernels_cpu, dev, err);
+    if (!rc)
+        rc = exec_bytes(exec, s->job.micro_batch_size, s->job.seq_len, &bytes, err);
+    if (!rc) {
+        setup_table(s, bytes, 0, 0, train_threads(&s->job, 1), &out);
+        fputs(buf_str(&out), stdout);
+    }
+    buf_clear(&out);
+    exec_destroy(exec);
+    if (dev)
+        dev->ops->destroy(dev);
+    return rc;
+}
+
+static int check(const char *path, int world, struct err *err)
+{
+    struct settings_rows rows = {0};
+    struct setup *s = NULL;
+    struct buf warn = BUF_INIT;
+    int rc = job_read(&rows, path, err);
+
+    if (!rc)
+        rc = setup_create(&s, &rows, world, 1, &warn, err);
+    if (!rc)
+        rc = print_table(s, err);
+    if (warn.len)
+        fputs(warn.data, stderr);
+    buf_clear(&warn);
+    setup_destroy(s);
+    settings_rows_clear(&rows);
+    return rc;
+}
+
+int train_check_main(int argc, char **argv)
+{
+    struct err err = ERR_INIT;
+    int64_t world = 1;
+
+    if ((argc != 2 && argc != 4) ||
+        (argc == 4 && (strcmp(argv[2], "--world") || parse_i64(argv[3], 1, 1 << 20, &world) < 0))) {
+        log_error("usage: ds-rank check FILE [--world N]");
+        return 2;
+    }
+    if (check(argv[1], (int)world, &err) < 0) {
+        fprintf(stderr, "%s\n", err.text);
+        return err_exit_code(&err);
+    }
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* From rows to model and data: see setup.h. */
+#include "engine/train/setup.h"
+
+#include "engine/zero/zero.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *row_value(const struct settings_rows *rows, const char *path)
+{
+    for (int i = 0; i < rows->n; i++)
+        if (!strcmp(rows->row[i].path, path))
+            return rows->row[i].value;
+    return NULL;
+}
+
+static void default_row(struct settings_rows *rows, const char *path, int64_t value)
+{
+    char text[32];
+
+    if (row_value(rows, path))
+        return;
+    snprintf(text, sizeof text, "%lld", (long long)value);
+    settings_rows_add(rows, path, text, "from the data");
+}
+
+static void copy_rows(struct settings_rows *to, const struct settings_rows *from)
+{
+    for (int i = 0; i < from->n; i++)
+        settings_rows_add(to, from->row[i].path, from->row[i].value, from->row[i].where);
+}
+
+static int open_data(struct setup *s, struct err *err)
+{
+    const char *given = row_value(&s->rows, "model.vocab_size");
+
+    if (data_open(&s->data, &s->job, given ? atoll(given) : 0, err) < 0)
+        return -1;
+    default_row(&s->rows, "model.vocab_size", data_vocab(s->data));
+    if (data_samples(s->data, DATA_TRAIN) < 1)
+        return err_set(err, ERR_INPUT,
+                       "the training data holds %lld tokens, less than one sample of data.seq_len %lld "
+                       "+ 1; give more text or a smaller data.seq_len",
+                       (long long)data_tokens(s->data, DATA_TRAIN), (long long)s->job.seq_len);
+    if (s->job.eval_every > 0 && data_samples(s->data, DATA_VALID) < 1)
+        return err_set(err, ERR_INPUT,
+                       "run.eval_every is set, but the validation data holds no sample of %lld tokens; "
+                       "raise data.valid_split, give data.valid, or set run.eval_every = 0",
+                       (long long)s->job.seq_len);
+    return 0;
+}
+
+static int make_table(struct setup *s, int ranks, struct err *err)
+{
+    struct param_layer *layer = xcalloc((size_t)s->model->n, sizeof *layer);
+    int rc;
+
+    for (int l = 0; l < s->model->n; l++)
+        layer[l] = (struct param_layer){s->model->site[l].name, s->model->param[l],
+                                        s->model->nparams[l]};
+    rc = param_table_create(&s->table, layer, s->model->n, ranks, s->job.weight_decay, s->job.freeze,
+                            err);
+    free(layer);
+    return rc;
+}
+
+static int64_t least(int64_t a, int64_t b)
+{
+    return a <= 0 ? b : b <= 0 ? a : a < b ? a : b;
+}
+
+static int64_t steps_for(int64_t amount, int64_t per_step)
+{
+    return amount > 0 ? (amount + per_step - 1) / per_step : 0;
+}
+
+static int find_length(struct setup *s, struct err *err)
+{
+    int64_t n = s->job.max_steps;
+
+    n = least(n, steps_for(s->job.max_samples, s->job.train_batch_size));
+    n = least(n, steps_for(s->job.max_tokens, setup_tokens_per_step(s)));
+    if (!n && s->job.max_time_ms <= 0)
+        return err_set(err, ERR_INPUT,
+                       "the run has no end: give one of run.steps, run.samples, run.tokens, run.time");
+    s->total_steps = n;
+    if (!n && s->job.total_num_steps <= 0 &&
+        (s->job.sched == SCHED_WARMUP_DECAY || s->job.sched == SCHED_WARMUP_COSINE))
+        return err_set(err, ERR_INPUT,
+                       "the schedule needs the length of the run: give "
+                       "scheduler.params.total_num_steps or run.steps");
+    return 0;
+}
+
+static int check_limits(const struct setup *s, struct err *err)
+{
+    static const char *const axis[] = {"pipeline", "data", "sequence", "tensor"};
+
+    for (int a = 0; a < MESH_AXES; a++)
+        if (a != MESH_DATA && s->mesh.size[a] > 1)
+            return err_set(err, ERR_INPUT_LIMIT,
+                           "[parallel] %s = %d: this build runs the data axis only; set it to 1",
+                           axis[a], s->mesh.size[a]);
+    if (s->model->max_T && s->job.seq_len > s->model->max_T)
+        return err_set(err, ERR_INPUT,
+                       "data.seq_len %lld is more than the model's n_positions %lld; lower the one or "
+                       "raise the other",
+                       (long long)s->job.seq_len, (long long)s->model->max_T);
+    return 0;
+}
+
+static int fill(struct setup *s, int world, int with_data, struct buf *warn, struct err *err)
+{
+    struct settings *tables[1] = {&s->settings};
+    int64_t axes[MESH_AXES];
+
+    if (settings_apply(tables, 1, &s->rows, "model.", warn, err) < 0)
+        return -1;
+    axes[MESH_PIPELINE] = s->job.pipeline;
+    axes[MESH_DATA] = s->job.data;
+    axes[MESH_SEQUENCE] = s->job.sequence;
+    axes[MESH_TENSOR] = s->job.tensor;
+    if (mesh_init(&s->mesh, world, axes, err) < 0)
+        return -1;
+    s->dtype = s->job.bf16 ? DS_BF16 : DS_F32;
+    if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
+                      find_length(s, err) < 0 || open_data(s, err) < 0))
+        return -1;
+    default_row(&s->rows, "model.n_positions", s->job.seq_len);
+    if (model_create(&s->model, &s->job, &s->rows, s->dtype, err) < 0 || check_limits(s, err) < 0)
+        return -1;
+    return make_table(s, s->mesh.size[MESH_DATA], err);
+}
+
+int setup_create(struct setup **out, const struct settings_rows *rows, int world, int with_data,
+                 struct buf *warn, struct err *err)
+{
+    struct setup *s = xcalloc(1, sizeof *s);
+
+    copy_rows(&s->rows, rows);
+    settings_init(&s->settings, job_table, job_table_n, &s->job);
+    if (fill(s, world, with_data, warn, err) < 0) {
+        setup_destroy(s);
+        return -1;
+    }
+    *out = s;
+    return 0;
+}
+
+void setup_destroy(struct setup *s)
+{
+    if (!s)
+        return;
+    param_table_destroy(s->table);
+    model_destroy(s->model);
+    data_close(s->data);
+    settings_clear(&s->settings);
+    settings_rows_clear(&s->rows);
+    free(s);
+}
+
+int64_t setup_tokens_per_step(const struct setup *s)
+{
+    return s->job.train_batch_size * s->job.seq_len;
+}
+
+/* ---- the table ---- */
+
+static const char *human(double n, char out[32])
+{
+    static const char *const unit[] = {"", " k", " M", " G", " T"};
+    int i = 0;
+
+    while (n >= 1000 && i < 4) {
+        n /= 1000;
+        i++;
+    }
+    snprintf(out, 32, n < 10 && i ? "%.2f%s" : n < 100 && i ? "%.1f%s" : "%.0f%s", n, unit[i]);
+    return out;
+}
+
+static void add_time(double s, struct buf *out)
+{
+    if (s < 120)
+        buf_addf(out, "about %.0f s", s);
+    else if (s < 7200)
+        buf_addf(out, "about %.0f min", s / 60);
+    else
+        buf_addf(out, "about %.1f h", s / 3600);
+}
+
+void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_per_step,
+                 double flops_per_s, int threads, struct buf *out)
+{
+    uint64_t bytes[MEM_CLASSES];
+    double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
+    char a[32], b[32], c[32], d[32];
+
+    zero_bytes(s->table->numel, s->dtype, bytes);
+    buf_addf(out, "  model    %d layers, %s parameters, %s%s\n", s->model->n, human(n, a),
+             s->dtype == DS_BF16 ? "bf16 with fp32 masters" : "fp32",
+             s->dtype == DS_BF16 && !kernels_cpu_bf16_native() ? " (emulated: no AVX-512 BF16)" : "");
+    buf_addf(out, "  batch    %lld samples of %lld tokens = %s tokens a step: micro-batch %lld x "
+                  "accumulation %lld x %d data ranks, %d thread%s a rank\n",
+             (long long)s->job.train_batch_size, (long long)s->job.seq_len, human(tokens, a),
+             (long long)s->job.micro_batch_size, (long long)s->job.accumulation,
+             s->mesh.size[MESH_DATA], threads, threads == 1 ? "" : "s");
+    buf_addf(out, "  memory   a rank: parameters %sB, gradients %sB, optimizer %sB, activations %sB\n",
+             human((double)bytes[MEM_PARAM], a), human((double)bytes[MEM_GRAD], b),
+             human((double)bytes[MEM_OPTIM], c), human((double)activation_bytes, d));
+    if (s->data)
+        buf_addf(out, "  data     train %s tokens, %s samples a pass; validation %s tokens\n",
+                 human((double)data_tokens(s->data, DATA_TRAIN), a),
+                 human((double)data_samples(s->data, DATA_TRAIN), b),
+                 human((double)data_tokens(s->data, DATA_VALID), c));
+    if (!s->total_steps)
+        return;
+    buf_addf(out, "  run      %lld steps = %s tokens", (long long)s->total_steps,
+             human(tokens * (double)s->total_steps, a));
+    if (s->data)
+        buf_addf(out, ", %.2f passes",
+                 (double)(s->total_steps * s->job.train_batch_size) /
+                     (double)data_samples(s->data, DATA_TRAIN));
+    if (flops_per_s > 0) {
+        buf_adds(out, ", ");
+        add_time((double)flops_per_step * (double)s->total_steps / flops_per_s, out);
+    }
+    buf_addc(out, '\n');
+}

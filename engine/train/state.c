@@ -1,0 +1,226 @@
+/* Checkpoints of a run: which ranges of which tensors this rank saves, and what a resume puts back.
+ *
+ * Invariant: a rank saves slice `rank` of every flat, so that the ranks together hold every element once. */
+#include "engine/train/train.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/build.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[] = {"w", "m", "v"};
+
+static float *array(struct zero *z, int kind)
+{
+    return kind == 0 ? z->master : kind == 1 ? z->m : z->v;
+}
+
+static int kinds_of(const struct param_tensor *x)
+{
+    return x->flags & (DS_FROZEN | DS_BUFFER) ? 1 : 3;
+}
+
+static struct ckpt_entry whole(const struct param_tensor *x, int kind)
+{
+    struct ckpt_entry e = {.name = x->name, .kind = kinds[kind], .ndim = x->cols > 1 ? 2 : 1,
+                           .shape = {x->rows, x->cols}, .first = 0, .count = x->numel};
+
+    if (e.ndim == 1)
+        e.shape[1] = 0;
+    return e;
+}
+
+/* Every tensor of the model once. where != 0: data points into the states. kinds_wanted: 1 = w only. */
+static int all_tensors(struct train *t, int where, int kinds_wanted, struct ckpt_entry **out)
+{
+    const struct param_table *pt = t->setup->table;
+    int n = 0;
+
+    *out = xcalloc((size_t)pt->ntensors * 3 + 1, sizeof **out);
+    for (int f = 0; f < pt->nflats; f++)
+        for (int i = pt->flat[f].first; i < pt->flat[f].first + pt->flat[f].ntensors; i++)
+            for (int k = 0; k < kinds_of(&pt->tensor[i]) && k < kinds_wanted; k++) {
+                (*out)[n] = whole(&pt->tensor[i], k);
+                if (where)
+                    (*out)[n].data = array(t->zero, k) + pt->flat[f].base + pt->tensor[i].offset;
+                n++;
+            }
+    return n;
+}
+
+static int own_slices(struct train *t, struct ckpt_entry **out)
+{
+    const struct param_table *pt = t->setup->table;
+    int n = 0, rank = t->comm->rank;
+
+    *out = xcalloc((size_t)pt->ntensors * 3 + 1, sizeof **out);
+    for (int f = 0; f < pt->nflats; f++) {
+        uint64_t base = pt->flat[f].base + (uint64_t)rank * pt->flat[f].slice;
+        struct param_seg *seg;
+        int nsegs = param_segments(pt, f, rank, &seg);
+
+        for (int s = 0; s < nsegs; s++)
+            for (int k = 0; k < kinds_of(&pt->tensor[seg[s].tensor]); k++) {
+                struct ckpt_entry e = whole(&pt->tensor[seg[s].tensor], k);
+
+                e.first = seg[s].lo;
+                e.count = seg[s].hi - seg[s].lo;
+                e.data = array(t->zero, k) + base + seg[s].at;
+                (*out)[n++] = e;
+            }
+        free(seg);
+    }
+    return n;
+}
+
+static void describe(struct train *t, struct ckpt_meta *m)
+{
+    struct buf text = BUF_INIT;
+
+    memset(m, 0, sizeof *m);
+    m->step = t->step;
+    m->update = t->update;
+    m->samples = t->samples;
+    m->applied = t->applied;
+    m->loss_scale = 1;
+    m->seed = (uint64_t)t->setup->job.seed;
+    m->data_hash = data_hash(t->setup->data);
+    m->config_hash = settings_hash(&t->setup->settings);
+    m->world = t->comm->size;
+    m->threads = t->threads;
+    snprintf(m->mesh, sizeof m->mesh, "data=%d", t->comm->size);
+    snprintf(m->isa, sizeof m->isa, "%s", kernels_cpu_isa());
+    snprintf(m->build, sizeof m->build, "%s", build_id());
+    settings_rows_print(&t->setup->rows, &text);
+    m->config = buf_detach(&text);
+    m->loss = t->loss;
+    m->valid_loss = t->valid_loss;
+}
+
+int train_save(struct train *t, struct err *err)
+{
+    struct ckpt_entry *own, *all;
+    struct ckpt_meta meta;
+    int n, nall, rc;
+
+    if (!t->writer || t->saved_step == t->step)
+        return 0;
+    n = own_slices(t, &own);
+    nall = all_tensors(t, 0, 3, &all);
+    describe(t, &meta);
+    rc = ckpt_save(t->writer, &meta, own, n, all, nall, err);
+    t->saved_step = t->step;
+    ckpt_meta_clear(&meta);
+    free(own);
+    free(all);
+    return rc;
+}
+
+/* Names the identity settings in which the checkpoint's job and this one differ. */
+static int differ(struct train *t, const struct ckpt_meta *meta, const char *path, struct err *err)
+{
+    struct settings_rows rows = {0};
+    struct settings old;
+    struct settings *tables[1] = {&old};
+    struct job job;
+    struct buf names = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
+    int rc;
+
+    settings_init(&old, job_table, job_table_n, &job);
+    rc = settings_read(&rows, path, meta->config, strlen(meta->config), err);
+    if (!rc)
+        rc = settings_apply(tables, 1, &rows, "model.", NULL, err);
+    for (int i = 0; i < job_table_n && !rc; i++) {
+        if (!(job_table[i].flags & SETTING_IDENTITY))
+            continue;
+        buf_reset(&a);
+        buf_reset(&b);
+        settings_value(&old, i, &a);
+        settings_value(&t->setup->settings, i, &b);
+        if (strcmp(buf_str(&a), buf_str(&b)))
+            buf_addf(&names, "%s%s (%s there, %s here)", names.len ? ", " : "", job_table[i].path,
+                     buf_str(&a), buf_str(&b));
+    }
+    if (!rc)
+        rc = err_set(err, ERR_INPUT,
+                     "%s is of a different run: %s; use the same settings, or --init-from to take its "
+                     "weights only",
+                     path, names.len ? names.data : "its settings have another hash");
+    settings_clear(&old);
+    settings_rows_clear(&rows);
+    buf_clear(&names);
+    buf_clear(&a);
+    buf_clear(&b);
+    return rc;
+}
+
+static int fill(struct train *t, struct ckpt *c, int kinds_wanted, struct err *err)
+{
+    struct ckpt_entry *all;
+    int n = all_tensors(t, 1, kinds_wanted, &all);
+    int rc = ckpt_read(c, all, n, err);
+
+    free(all);
+    zero_refresh(t->zero);
+    return rc;
+}
+
+static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
+{
+    const struct ckpt_meta *m = ckpt_meta(c);
+
+    if (m->config_hash != settings_hash(&t->setup->settings))
+        return differ(t, m, ckpt_path(c), err);
+    if (m->data_hash != data_hash(t->setup->data))
+        return err_set(err, ERR_INPUT,
+                       "%s was trained on other data files; give the same ones, or --init-from to take "
+                       "its weights only",
+                       ckpt_path(c));
+    if (m->world != t->comm->size || m->threads != t->threads ||
+        strcmp(m->isa, kernels_cpu_isa()) || strcmp(m->build, build_id()))
+        train_report_text(t,
+                          "resuming on another machine shape (%d ranks x %d threads, %s there; %d x %d, "
+                          "%s here): equal within rounding, not bit-identical",
+                          m->world, m->threads, m->isa, t->comm->size, t->threads, kernels_cpu_isa());
+    return 0;
+}
+
+int train_resume(struct train *t, const char *path, struct err *err)
+{
+    struct ckpt *c;
+    int rc;
+
+    if (ckpt_open(&c, path, err) < 0)
+        return -1;
+    rc = check_meta(t, c, err);
+    if (!rc)
+        rc = fill(t, c, 3, err);
+    if (!rc) {
+        const struct ckpt_meta *m = ckpt_meta(c);
+
+        t->step = t->saved_step = m->step;
+        t->update = m->update;
+        t->samples = m->samples;
+        t->applied = m->applied;
+        t->valid_loss = m->valid_loss;
+        train_report_text(t, "resumed from %s at step %lld", ckpt_path(c), (long long)m->step);
+    }
+    ckpt_close(c);
+    return rc;
+}
+
+int train_init_from(struct train *t, const char *path, struct err *err)
+{
+    struct ckpt *c;
+    int rc;
+
+    if (ckpt_open(&c, path, err) < 0)
+        return -1;
+    rc = fill(t, c, 1, err);
+    if (!rc)
+        train_report_text(t, "weights from %s, step 0", ckpt_path(c));
+    ckpt_close(c);
+    return rc;
+}

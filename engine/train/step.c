@@ -1,0 +1,198 @@
+/* One step and evaluation: see train.h.
+ *
+ * Numbers (ENGINE 7): backward is seeded with 1 / (train_batch_size * T); V, the valid targets of the
+ * global batch, comes back with the reduction, and the ratio, the clip factor and the unscaling are one
+ * multiplier that the optimizer applies. No mean of means.
+ */
+#include "engine/train/train.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/clock.h"
+#include "engine/optim/schedule.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int train_batch_init(struct micro_batch *b, int64_t B, int64_t T)
+{
+    size_t n = (size_t)(B * T);
+
+    b->B = B;
+    b->T = T;
+    b->token = xcalloc(n, sizeof *b->token);
+    b->target = xcalloc(n, sizeof *b->target);
+    b->pos = xcalloc(n, sizeof *b->pos);
+    b->doc = xcalloc(n, sizeof *b->doc);
+    b->sample = xcalloc((size_t)B, sizeof *b->sample);
+    return 0;
+}
+
+void train_batch_clear(struct micro_batch *b)
+{
+    free(b->token);
+    free(b->target);
+    free(b->pos);
+    free(b->doc);
+    free(b->sample);
+    memset(b, 0, sizeof *b);
+}
+
+static struct ds_batch view(const struct micro_batch *b)
+{
+    return (struct ds_batch){b->B, b->T, b->token, b->target, b->pos, b->doc, b->sample};
+}
+
+static void phase(struct train *t, enum rank_phase p)
+{
+    struct rank_page *page = t->boot->page;
+
+    if (!page)
+        return;
+    __atomic_store_n(&page->phase, (uint32_t)p, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->step, (uint64_t)t->step, __ATOMIC_RELAXED);
+    __atomic_store_n(&page->time_ns, (uint64_t)clock_ns(), __ATOMIC_RELAXED);
+}
+
+static int load(struct train *t, enum data_split split, uint64_t first, int64_t count,
+                struct err *err)
+{
+    struct micro_batch *b = &t->batch;
+
+    for (int64_t i = 0; i < b->B; i++) {
+        int32_t *target = b->target + i * b->T;
+
+        b->sample[i] = first + (uint64_t)i;
+        if (i >= count) { /* past the end of the validation set: nothing counts */
+            for (int64_t j = 0; j < b->T; j++)
+                target[j] = -1;
+            continue;
+        }
+        if (data_sample(t->setup->data, split, b->sample[i], b->token + i * b->T, target,
+                        b->pos + i * b->T, b->doc + i * b->T, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* Forward and backward of this rank's share of the global batch. */
+static int micro_batches(struct train *t, double loss[3], struct err *err)
+{
+    const struct job *job = &t->setup->job;
+    float seed = (float)(1.0 / ((double)job->train_batch_size * (double)job->seq_len));
+    uint64_t first = (uint64_t)(t->samples +
+                                t->comm->rank * job->micro_batch_size * job->accumulation);
+
+    for (int64_t a = 0; a < job->accumulation; a++) {
+        struct ds_batch b = view(&t->batch);
+
+        phase(t, PHASE_DATA);
+        if (load(t, DATA_TRAIN, first + (uint64_t)(a * job->micro_batch_size), t->batch.B, err) < 0)
+            return -1;
+        phase(t, PHASE_FORWARD);
+        if (exec_forward(t->exec, DS_TRAIN, &b, &t->scalars, seed, loss, err) < 0)
+            return -1;
+        phase(t, PHASE_BACKWARD);
+        if (exec_backward(t->exec, &b, &t->scalars, seed, a == 0, err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+/* What the optimizer multiplies raw gradients by; sets t->grad_norm. */
+static double multiplier(struct train *t, double valid, double raw_norm)
+{
+    const struct job *job = &t->setup->job;
+    double ratio = valid > 0 ? (double)(job->train_batch_size * job->seq_len) / valid : 0;
+    double clip = 1;
+
+    t->grad_norm = raw_norm * ratio;
+    if (job->gradient_clipping > 0)
+        clip = fmin(1, job->gradient_clipping / (t->grad_norm + 1e-6));
+    return ratio * clip;
+}
+
+static int update(struct train *t, const double sums[3], struct err *err)
+{
+    const struct job *job = &t->setup->job;
+    const char *tensor = NULL;
+    int bad = 0;
+    double norm = zero_norm(t->zero, &bad, &tensor);
+
+    t->loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+    t->scalars.grad_scale = (float)multiplier(t, sums[1], norm);
+    t->scalars.skip = bad || !isfinite(t->loss) || sums[1] <= 0;
+    if ((bad || !isfinite(t->loss)) && job->on_nan == ON_NAN_STOP)
+        return err_set(err, ERR_JOB,
+                       "step %lld: the %s is not finite%s%s; lower optimizer.params.lr or start again "
+                       "from an earlier checkpoint (run.on_nan = skip leaves such steps out)",
+                       (long long)t->step + 1, bad ? "gradient" : "loss", tensor ? ", first in " : "",
+                       tensor ? tensor : "");
+    if (!t->scalars.skip) {
+        t->scalars.update = t->update + 1;
+        t->scalars.lr = (float)schedule_lr(
+            job, (double)t->applied / (double)job->train_batch_size, (double)t->setup->total_steps);
+        zero_update(t->zero, &t->scalars);
+        t->update++;
+        t->applied += job->train_batch_size;
+    }
+    return 0;
+}
+
+/* This rank's wish to stop; the largest of all ranks is agreed. */
+static double wants_stop(const struct train *t)
+{
+    const struct job *job = &t->setup->job;
+    uint32_t asked = t->boot->page ? __atomic_load_n(&t->boot->page->stop, __ATOMIC_ACQUIRE) : 0;
+
+    if (!asked && job->max_time_ms > 0 &&
+        (clock_ns() - t->begin_ns) / 1000000 >= job->max_time_ms)
+        return STOP_TIME;
+    return asked;
+}
+
+int train_step(struct train *t, struct err *err)
+{
+    double sums[3] = {0}, peak[2] = {0};
+    int64_t begin = clock_ns();
+
+    t->scalars.step = t->step;
+    if (micro_batches(t, sums, err) < 0)
+        return -1;
+    phase(t, PHASE_REDUCE);
+    peak[0] = wants_stop(t);
+    if (zero_reduce(t->zero, sums, 3, peak, err) < 0)
+        return -1;
+    phase(t, PHASE_UPDATE);
+    if (update(t, sums, err) < 0)
+        return -1;
+    t->step++;
+    t->samples += t->setup->job.train_batch_size;
+    t->stop = (enum stop_why)peak[0];
+    t->step_ns = clock_ns() - begin;
+    return 0;
+}
+
+int train_eval(struct train *t, double *loss, struct err *err)
+{
+    const struct job *job = &t->setup->job;
+    int64_t n = data_samples(t->setup->data, DATA_VALID), B = t->batch.B;
+    double sums[3] = {0};
+    struct coll all = {.op = COLL_ALL_REDUCE, .send = sums, .recv = sums, .count = 3,
+                       .dtype = DS_F64, .reduce = COLL_SUM, .class = CLASS_CONTROL};
+
+    if (job->eval_samples > 0 && job->eval_samples < n)
+        n = job->eval_samples;
+    phase(t, PHASE_EVAL);
+    for (int64_t first = t->comm->rank * B; first < n; first += t->comm->size * B) {
+        struct ds_batch b = view(&t->batch);
+
+        if (load(t, DATA_VALID, (uint64_t)first, n - first, err) < 0 ||
+            exec_forward(t->exec, DS_EVAL, &b, &t->scalars, 0, sums, err) < 0)
+            return -1;
+        phase(t, PHASE_EVAL);
+    }
+    if (t->comm->size > 1 && comm_run(t->comm, &all, err) < 0)
+        return -1;
+    *loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+    return 0;
+}

@@ -1,0 +1,205 @@
+/* Life of a run in one rank: see train.h. */
+#include "engine/train/train.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int open_writer(struct train *t, struct err *err)
+{
+    const struct job *job = &t->setup->job;
+    char *dir;
+    int rc;
+
+    if (!job->run_dir)
+        return 0;
+    dir = xasprintf("%s/ckpt", job->run_dir);
+    rc = ckpt_writer_create(&t->writer, dir, t->boot, job->keep, err);
+    free(dir);
+    return rc;
+}
+
+static int make_states(struct train *t, struct err *err)
+{
+    struct setup *s = t->setup;
+    struct exec_memory mem;
+
+    if (comm_create(&t->comm, t->boot, t->dev, s->job.comm_timeout_ms, err) < 0 ||
+        zero_create(&t->zero, s->table, t->k, t->dev, t->comm, &s->job, s->dtype, err) < 0)
+        return -1;
+    mem = (struct exec_memory){t->zero->weight, t->zero->master, t->zero->grad, s->dtype};
+    if (exec_create(&t->exec, s->model, s->table, &mem, t->k, t->dev, err) < 0)
+        return -1;
+    train_batch_init(&t->batch, s->job.micro_batch_size, s->job.seq_len);
+    return exec_prepare(t->exec, t->batch.B, t->batch.T, err);
+}
+
+static int first_state(struct train *t, struct err *err)
+{
+    const struct job *job = &t->setup->job;
+
+    if (job->resume)
+        return train_resume(t, job->resume, err);
+    zero_init(t->zero, (uint64_t)job->seed);
+    return job->init_from ? train_init_from(t, job->init_from, err) : 0;
+}
+
+int train_create(struct train **out, struct setup *s, struct boot *boot, struct link *link,
+                 struct err *err)
+{
+    struct train *t = xcalloc(1, sizeof *t);
+
+    t->setup = s;
+    t->boot = boot;
+    t->link = link;
+    t->k = &kernels_cpu;
+    t->valid_loss = NAN;
+    t->saved_step = -1;
+    t->threads = train_threads(&s->job, boot->local_world);
+    t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed, .loss_scale = 1};
+    if (device_cpu.create(&t->dev, 0, err) < 0 || make_states(t, err) < 0 ||
+        first_state(t, err) < 0 || open_writer(t, err) < 0) {
+        train_destroy(t);
+        return -1;
+    }
+    *out = t;
+    return 0;
+}
+
+void train_destroy(struct train *t)
+{
+    if (!t)
+        return;
+    ckpt_writer_destroy(t->writer);
+    train_batch_clear(&t->batch);
+    exec_destroy(t->exec);
+    zero_destroy(t->zero);
+    if (t->comm)
+        t->comm->ops->destroy(t->comm);
+    if (t->dev)
+        t->dev->ops->destroy(t->dev);
+    free(t);
+}
+
+/* A failed save costs the checkpoint, not the run. */
+static void look_at_saves(struct train *t, int block)
+{
+    struct err err = ERR_INIT;
+    int64_t step = 0;
+    int rc;
+
+    while (t->writer && (rc = ckpt_poll(t->writer, block, &step, &err)) != 0) {
+        if (rc > 0)
+            train_report_snapshot(t, step);
+        else
+            train_report_text(t, "checkpoint of step %lld not written: %s", (long long)step, err.text);
+        block = 0;
+    }
+}
+
+static void save(struct train *t)
+{
+    struct err err = ERR_INIT;
+
+    look_at_saves(t, t->writer != NULL && t->saved_step >= 0);
+    if (train_save(t, &err) < 0)
+        train_report_text(t, "checkpoint of step %lld not written: %s", (long long)t->step, err.text);
+}
+
+static int evaluate(struct train *t, struct err *err)
+{
+    if (train_eval(t, &t->valid_loss, err) < 0)
+        return -1;
+    train_report_eval(t);
+    return 0;
+}
+
+static int is_over(const struct train *t)
+{
+    return t->stop != STOP_NONE || (t->setup->total_steps && t->step >= t->setup->total_steps);
+}
+
+int train_run(struct train *t, struct err *err)
+{
+    const struct job *job = &t->setup->job;
+    int64_t evaluated = -1;
+
+    t->begin_ns = clock_ns();
+    train_report_start(t);
+    while (!is_over(t)) {
+        if (train_step(t, err) < 0)
+            return -1;
+        train_report_step(t);
+        if (job->eval_every > 0 && t->step % job->eval_every == 0) {
+            if (evaluate(t, err) < 0)
+                return -1;
+            evaluated = t->step;
+        }
+        if (job->save_every > 0 && t->step % job->save_every == 0)
+            save(t);
+        look_at_saves(t, 0);
+    }
+    if (job->eval_every > 0 && evaluated != t->step && t->stop == STOP_NONE && evaluate(t, err) < 0)
+        return -1;
+    save(t);
+    look_at_saves(t, 1);
+    return t->boot->fence ? t->boot->fence(t->boot, "end", clock_ms() + 600000, err) : 0;
+}
+
+/* ---- ds-rank ---- */
+
+static int read_job(struct boot *boot, struct settings_rows *rows, struct err *err)
+{
+    void *text;
+    size_t n;
+    int rc;
+
+    if (boot->get(boot, "job", &text, &n, clock_ms() + 60000, err) < 0)
+        return -1;
+    rc = settings_read(rows, "job", text, n, err);
+    free(text);
+    return rc;
+}
+
+static int run_rank(struct link *link, struct boot *boot, struct err *err)
+{
+    struct settings_rows rows = {0};
+    struct setup *s = NULL;
+    struct train *t = NULL;
+    int rc = read_job(boot, &rows, err);
+
+    if (!rc)
+        rc = setup_create(&s, &rows, boot->world, 1, NULL, err);
+    if (!rc)
+        rc = train_create(&t, s, boot, link, err);
+    if (!rc)
+        rc = train_run(t, err);
+    train_destroy(t);
+    setup_destroy(s);
+    settings_rows_clear(&rows);
+    return rc;
+}
+
+int train_main(void)
+{
+    struct err err = ERR_INIT;
+    struct link *link = NULL;
+    struct boot *boot;
+
+    if (link_open(&link, &boot, &err) < 0) {
+        log_error("%s", err.text);
+        return err_exit_code(&err);
+    }
+    if (run_rank(link, boot, &err) < 0) {
+        if (err.code != ERR_RANK_PEER && err.code != ERR_RANK_ABORT)
+            log_error("%s", err.text);
+        link_fail(link, &err);
+        link_close(link);
+        return err_exit_code(&err);
+    }
+    link_close(link);
+    return 0;
+}
