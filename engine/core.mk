@@ -4,5 +4,16 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 	engine/param/param.h engine/param/param.c \
 	engine/optim/schedule.h engine/optim/schedule.c \
 	engine/zero/zero.h engine/zero/zero.c \
-	engine/train/exec.h engine/train/exec.c
+	engine/train/exec.h engine/train/exec.c \
+	engine/train/setup.h engine/train/setup.c \
+	engine/train/train.h engine/train/train.c engine/train/step.c engine/train/state.c \
+	engine/train/report.c engine/train/check.c engine/train/threads.c \
+	engine/train/sample.h engine/train/sample.c \
+	engine/engine.c
 include engine/model/local.mk
+
+DSENGINE_LIBS = libdsengine.a $(KERNELS_LIBS) $(DSBASE_LIBS) $(SODIUM_LIBS)
+pkglibexec_PROGRAMS += ds-rank
+ds_rank_SOURCES = engine/rank.c
+ds_rank_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+ds_rank_LDADD = $(DSENGINE_LIBS)

@@ -1,8 +1,10 @@
 /* From rows to model and data: see setup.h. */
 #include "engine/train/setup.h"
 
+#include "engine/base/hash.h"
 #include "engine/zero/zero.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,14 +16,17 @@ static const char *row_value(const struct settings_rows *rows, const char *path)
     return NULL;
 }
 
-static void default_row(struct settings_rows *rows, const char *path, int64_t value)
+/* Writes down what the data decided, so that a checkpoint's settings rebuild the model without the data. */
+static void note_row(struct setup *s, const char *path, int64_t value)
 {
     char text[32];
 
-    if (row_value(rows, path))
-        return;
-    snprintf(text, sizeof text, "%lld", (long long)value);
-    settings_rows_add(rows, path, text, "from the data");
+    for (int i = 0; i < s->model->ntables; i++)
+        for (int j = 0; j < s->model->tables[i].n; j++)
+            if (!strcmp(s->model->tables[i].table[j].path, path) && !row_value(&s->rows, path)) {
+                snprintf(text, sizeof text, "%lld", (long long)value);
+                settings_rows_add(&s->rows, path, text, "from the data");
+            }
 }
 
 static void copy_rows(struct settings_rows *to, const struct settings_rows *from)
@@ -36,7 +41,6 @@ static int open_data(struct setup *s, struct err *err)
 
     if (data_open(&s->data, &s->job, given ? atoll(given) : 0, err) < 0)
         return -1;
-    default_row(&s->rows, "model.vocab_size", data_vocab(s->data));
     if (data_samples(s->data, DATA_TRAIN) < 1)
         return err_set(err, ERR_INPUT,
                        "the training data holds %lld tokens, less than one sample of data.seq_len %lld "
@@ -126,9 +130,12 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
     if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
                       find_length(s, err) < 0 || open_data(s, err) < 0))
         return -1;
-    default_row(&s->rows, "model.n_positions", s->job.seq_len);
-    if (model_create(&s->model, &s->job, &s->rows, s->dtype, err) < 0 || check_limits(s, err) < 0)
+    if (model_create(&s->model, &s->job, &s->rows, s->dtype, s->data ? data_vocab(s->data) : 0, err) <
+            0 ||
+        check_limits(s, err) < 0)
         return -1;
+    note_row(s, "model.vocab_size", s->model->vocab);
+    note_row(s, "model.n_positions", s->model->max_T ? s->model->max_T : s->job.seq_len);
     return make_table(s, s->mesh.size[MESH_DATA], err);
 }
 
@@ -157,6 +164,13 @@ void setup_destroy(struct setup *s)
     settings_clear(&s->settings);
     settings_rows_clear(&s->rows);
     free(s);
+}
+
+uint64_t setup_hash(const struct setup *s)
+{
+    uint64_t both[2] = {settings_hash(&s->settings), model_hash(s->model)};
+
+    return hash64(both, sizeof both);
 }
 
 int64_t setup_tokens_per_step(const struct setup *s)

@@ -28,6 +28,9 @@ int setup_create(struct setup **, const struct settings_rows *rows, int world, i
                  struct buf *warn, struct err *);
 void setup_destroy(struct setup *);
 
+/* What makes two runs the same run: the IDENTITY settings of the job and of the model's layers. */
+uint64_t setup_hash(const struct setup *);
+
 /* Tokens that one step takes. */
 int64_t setup_tokens_per_step(const struct setup *);
 

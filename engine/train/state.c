@@ -87,7 +87,7 @@ static void describe(struct train *t, struct ckpt_meta *m)
     m->loss_scale = 1;
     m->seed = (uint64_t)t->setup->job.seed;
     m->data_hash = data_hash(t->setup->data);
-    m->config_hash = settings_hash(&t->setup->settings);
+    m->config_hash = setup_hash(t->setup);
     m->world = t->comm->size;
     m->threads = t->threads;
     snprintf(m->mesh, sizeof m->mesh, "data=%d", t->comm->size);
@@ -147,7 +147,7 @@ static int differ(struct train *t, const struct ckpt_meta *meta, const char *pat
         rc = err_set(err, ERR_INPUT,
                      "%s is of a different run: %s; use the same settings, or --init-from to take its "
                      "weights only",
-                     path, names.len ? names.data : "its settings have another hash");
+                     path, names.len ? names.data : "the [model] settings differ");
     settings_clear(&old);
     settings_rows_clear(&rows);
     buf_clear(&names);
@@ -171,7 +171,7 @@ static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
 {
     const struct ckpt_meta *m = ckpt_meta(c);
 
-    if (m->config_hash != settings_hash(&t->setup->settings))
+    if (m->config_hash != setup_hash(t->setup))
         return differ(t, m, ckpt_path(c), err);
     if (m->data_hash != data_hash(t->setup->data))
         return err_set(err, ERR_INPUT,
