@@ -5,6 +5,7 @@
 #include "engine/optim/schedule.h"
 
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static int speaks(const struct train *t)
