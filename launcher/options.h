@@ -10,29 +10,46 @@ struct options {
     /* who */
     char *hostfile, *hosts, *include, *exclude;
     int num_nodes, ranks_per_node; /* -1: not given */
+    int list, json; /* how `hosts` prints */
     /* how to get there */
     char *launcher, *launcher_args; /* local, exec, ssh; NULL: ssh unless all hosts are local */
-    int ssh_port;
+    int ssh_port;                   /* 0: not given */
     char *ssh_config;               /* NULL: ~/.ssh/config */
     char *identity;                 /* extra identity file */
     char *master_addr;
-    int master_port;
+    int master_port;                /* 0: not given */
     char *interface;
-    int64_t connect_timeout_ms, ping_limit_ms, grace_ms;
+    int64_t connect_timeout_ms, ping_limit_ms, grace_ms; /* -1: not given */
     /* what the ranks get */
     char **export; int nexports;
     int no_local_rank, module, no_python;
     /* output */
-    char *prefix_style, *log_dir, *run_dir;
+    char *prefix_style; /* none, rank, host; NULL: not given */
+    char *log_dir, *run_dir;
     int quiet; char *log_level;
     int dry_run;
     /* what to run */
     struct settings_rows set; /* --set PATH=VALUE and job-file overrides (--resume, --init-from) */
+    char *deepspeed_config;   /* the job as a DeepSpeed JSON file */
+    int settings;             /* info --settings */
     char **argv; int argc;    /* job file or program with its arguments */
 };
 
-/* argv[0] is the program or subcommand. 0; 1: --help or --version was printed; -1: err. */
-int options_parse(struct options *, int argc, char **argv, struct err *);
-void options_clear(struct options *);
+/* Reads the flags up to the first word that is none; that word and what follows is o->argv (o->argv[0] is
+ * the program or subcommand). argv[0] is skipped. warn gets lines about flags that have no effect. 0;
+ * 1: --help or --version was asked for, its text is in out; -1: err. */
+int options_parse(struct options *o, int argc, char **argv, struct buf *out, struct buf *warn,
+                  struct err *err);
+/* The same for what follows a subcommand or a job file: flags are read on into o, other words are collected
+ * in o->argv behind its first. */
+int options_parse_more(struct options *o, struct buf *out, struct buf *warn, struct err *err);
+/* 1 when the word names a job file: it ends in .ini or .json. */
+int options_is_job(const char *word);
+/* One line for every word of o->argv behind the program that is spelled like one of our flags: it belongs to
+ * the program. */
+void options_warn_behind(const struct options *o, struct buf *warn);
+/* The name of each flag in table order, NULL at the end: for the checks of --help and the manual page. */
+const char *options_name(int i);
+void options_clear(struct options *o);
 
 #endif

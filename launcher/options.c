@@ -1,0 +1,480 @@
+/* The command line of ds-launch. One table drives parsing, --help and the check of the manual page.
+ *
+ * Invariants: every row that stores has the offset of a field of its kind; a flag DeepSpeed has and we do
+ * not support is a row too, so that it is refused with a reason and never taken for the program's name. */
+#include "config.h"
+
+#include "launcher/options.h"
+
+#include "engine/base/log.h"
+#include "engine/base/parse.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum option_kind {
+    OPT_FLAG,    /* int = 1 */
+    OPT_INT,     /* int in lo..hi */
+    OPT_MS,      /* int64_t milliseconds */
+    OPT_STR,     /* char *, not empty */
+    OPT_WORD,    /* char *, one of the words in extra ("a|b") */
+    OPT_LIST,    /* char **, one more element */
+    OPT_SET,     /* PATH=VALUE into set */
+    OPT_ROW,     /* value of the setting whose path is extra */
+    OPT_NOTHING, /* accepted, no effect; extra says why */
+    OPT_REFUSED, /* extra says why */
+    OPT_HELP,
+    OPT_VERSION,
+};
+
+struct option_row {
+    const char *name; /* with '-' between words; NULL: a heading of --help, which is help */
+    char letter;      /* 0: none */
+    enum option_kind kind;
+    size_t offset;
+    int64_t lo, hi;
+    const char *arg;   /* what --help calls the value; NULL: the flag takes none */
+    const char *extra; /* by kind */
+    const char *help;
+};
+
+#define AT(field) offsetof(struct options, field)
+#define HEAD(text) {NULL, 0, OPT_FLAG, 0, 0, 0, NULL, NULL, text}
+#define REFUSED(name, arg, why) {name, 0, OPT_REFUSED, 0, 0, 0, arg, why, NULL}
+#define NOTHING(name, why) {name, 0, OPT_NOTHING, 0, 0, 0, NULL, why, NULL}
+
+static const struct option_row rows[] = {
+    HEAD("Where to run"),
+    {"hostfile", 'H', OPT_STR, AT(hostfile), 0, 0, "FILE", NULL,
+     "hosts and their slots (ds-hostfile(5)); default: /job/hostfile if there, else this machine"},
+    {"hosts", 0, OPT_STR, AT(hosts), 0, 0, "SPEC", NULL,
+     "hosts without a file: w[1-4]:2,m1 or local, local:NODESxSLOTS, sim:NODESxSLOTS"},
+    {"include", 'i', OPT_STR, AT(include), 0, 0, "FILTER", NULL,
+     "keep only these: HOST[:SLOT,SLOT...][@HOST...], ranges allowed"},
+    {"exclude", 'e', OPT_STR, AT(exclude), 0, 0, "FILTER", NULL, "drop these, same form"},
+    {"num-nodes", 0, OPT_INT, AT(num_nodes), 1, 65536, "N", NULL, "the first N hosts"},
+    {"num-gpus", 0, OPT_INT, AT(ranks_per_node), 1, 65536, "N", NULL,
+     "N ranks on every host (the first N slots)"},
+    {"num-accelerators", 0, OPT_INT, AT(ranks_per_node), 1, 65536, "N", NULL, "the same"},
+    HEAD("How to get there"),
+    {"launcher", 0, OPT_WORD, AT(launcher), 0, 0, "NAME", "local|exec|ssh",
+     "local, exec or ssh; default: ssh, or local when every host is this machine"},
+    {"launcher-args", 0, OPT_STR, AT(launcher_args), 0, 0, "TEMPLATE", NULL,
+     "exec: the command that starts ds-agent on a host; %h its name, %n its number, %% a percent sign"},
+    {"ssh-port", 0, OPT_INT, AT(ssh_port), 1, 65535, "PORT", NULL, "port of sshd on every host"},
+    {"ssh-config", 0, OPT_STR, AT(ssh_config), 0, 0, "FILE", NULL, "default: ~/.ssh/config"},
+    {"identity", 0, OPT_STR, AT(identity), 0, 0, "FILE", NULL, "one more private key to try"},
+    {"connect-timeout", 0, OPT_MS, AT(connect_timeout_ms), 1, 0, "TIME", NULL,
+     "for all agents to answer (default 30s)"},
+    {"ping-limit", 0, OPT_MS, AT(ping_limit_ms), 1000, 0, "TIME", NULL,
+     "silence after which a node is lost (default 10s)"},
+    {"master-addr", 0, OPT_STR, AT(master_addr), 0, 0, "ADDRESS", NULL,
+     "MASTER_ADDR; default: the first host's address in the network common to all"},
+    {"master-port", 0, OPT_INT, AT(master_port), 1, 65535, "PORT", NULL,
+     "MASTER_PORT; default: a free port of the first host, kept free for the job"},
+    {"network-interface", 0, OPT_STR, AT(interface), 0, 0, "NAME|CIDR", NULL,
+     "the network the ranks talk over"},
+    HEAD("What to run"),
+    {"module", 0, OPT_FLAG, AT(module), 0, 0, NULL, NULL, "run the program as python3 -u -m NAME"},
+    {"no-python", 0, OPT_FLAG, AT(no_python), 0, 0, NULL, NULL,
+     "run a .py file as it is, not under python3"},
+    {"no-local-rank", 0, OPT_FLAG, AT(no_local_rank), 0, 0, NULL, NULL,
+     "do not append --local_rank=N to the arguments of a Python program"},
+    {"export", 0, OPT_LIST, AT(export), 0, 0, "NAME[=VALUE]", NULL,
+     "carry this variable to the ranks too; 'PREFIX*' for many, NONE for none but these"},
+    {"deepspeed-config", 0, OPT_STR, AT(deepspeed_config), 0, 0, "FILE", NULL,
+     "the job as a DeepSpeed JSON file"},
+    {"set", 0, OPT_SET, AT(set), 0, 0, "PATH=VALUE", NULL,
+     "override a setting of the job file, for example run.max_steps=100"},
+    {"resume", 0, OPT_ROW, AT(set), 0, 0, "CKPT", "run.resume",
+     "go on from a checkpoint or run folder (run.resume)"},
+    {"init-from", 0, OPT_ROW, AT(set), 0, 0, "CKPT", "run.init_from",
+     "begin with the weights of a checkpoint (run.init_from)"},
+    HEAD("What comes out"),
+    {"run-dir", 0, OPT_STR, AT(run_dir), 0, 0, "DIR", NULL,
+     "run folder of a job; default: ds-runs/NAME-TIME"},
+    {"enable-each-rank-log", 0, OPT_STR, AT(log_dir), 0, 0, "DIR", NULL,
+     "write the output of rank N to DIR/rank-N.log too"},
+    {"prefix", 0, OPT_WORD, AT(prefix_style), 0, 0, "STYLE", "none|rank|host",
+     "what stands in front of each line: none, rank ([3] ) or host (w1:3: )"},
+    {"log-level", 0, OPT_STR, AT(log_level), 0, 0, "LEVEL", NULL,
+     "debug, info, warning or error (default info)"},
+    {"quiet", 'q', OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "the same as --log-level error"},
+    {"list", 0, OPT_FLAG, AT(list), 0, 0, NULL, NULL, "hosts: print one compressed list"},
+    {"json", 0, OPT_FLAG, AT(json), 0, 0, NULL, NULL, "hosts, plan: print JSON"},
+    {"settings", 0, OPT_FLAG, AT(settings), 0, 0, NULL, NULL,
+     "info: print every setting of a job file"},
+    HEAD("How it ends"),
+    {"grace", 0, OPT_MS, AT(grace_ms), 0, 0, "TIME", NULL,
+     "between TERM and KILL (default 30s)"},
+    {"dry-run", 0, OPT_FLAG, AT(dry_run), 0, 0, NULL, NULL,
+     "connect, check everything on every node, start no rank"},
+    {"version", 'V', OPT_VERSION, 0, 0, 0, NULL, NULL, "print the version and end"},
+    {"help", 'h', OPT_HELP, 0, 0, 0, NULL, NULL, "print this and end"},
+    NOTHING("force-multi", "one host and many take the same path here"),
+    NOTHING("no-ssh-check", "every host is tried by connecting to it, there is no separate check"),
+    REFUSED("no-ssh", NULL, "agents are started by ds-launch; give --launcher exec with the command that reaches a host"),
+    REFUSED("node-rank", "N", "it belongs to --no_ssh, where every node has its own launcher; one ds-launch starts all nodes"),
+    REFUSED("save-pid", NULL, "a run's host, pid and state stand in job.json of its run folder"),
+    REFUSED("autotuning", "MODE", "there is no autotuner yet"),
+    REFUSED("elastic-training", NULL, "jobs that change size are not supported yet"),
+    REFUSED("min-elastic-nodes", "N", "jobs that change size are not supported yet"),
+    REFUSED("max-elastic-nodes", "N", "jobs that change size are not supported yet"),
+    REFUSED("bind-cores-to-rank", NULL, "ranks are always bound to their share of the node's cores; leave it out"),
+    REFUSED("bind-core-list", "LIST", "ranks share the cores that ds-launch may use; start it under taskset or numactl instead"),
+    REFUSED("venv-script", "FILE", "activate the environment before ds-launch: PATH and VIRTUAL_ENV can be carried by --export"),
+};
+
+#define NROWS ((int)(sizeof rows / sizeof rows[0]))
+
+const char *options_name(int i)
+{
+    int j;
+
+    for (j = 0; j < NROWS; j++)
+        if (rows[j].name && i-- == 0)
+            return rows[j].name;
+    return NULL;
+}
+
+/* Names are the same when they differ only in '-' and '_'. n: length of the given one. */
+static int same_name(const char *row, const char *given, size_t n)
+{
+    size_t i;
+
+    if (strlen(row) != n)
+        return 0;
+    for (i = 0; i < n; i++)
+        if (row[i] != (given[i] == '_' ? '-' : given[i]))
+            return 0;
+    return 1;
+}
+
+static const struct option_row *find_long(const char *name, size_t n)
+{
+    int i;
+
+    for (i = 0; i < NROWS; i++)
+        if (rows[i].name && same_name(rows[i].name, name, n))
+            return &rows[i];
+    return NULL;
+}
+
+static const struct option_row *find_letter(char c)
+{
+    int i;
+
+    for (i = 0; i < NROWS; i++)
+        if (rows[i].name && rows[i].letter == c)
+            return &rows[i];
+    return NULL;
+}
+
+static int unknown_flag(const char *word, size_t n, struct err *err)
+{
+    const char *names[NROWS + 1], *near;
+    char *given = xstrndup(word, n);
+    int i, count = 0;
+    char *p;
+
+    for (p = given; *p; p++)
+        if (*p == '_')
+            *p = '-';
+    for (i = 0; (names[count] = options_name(i)); i++)
+        count++;
+    near = nearest_word(given + strspn(given, "-"), names, (size_t)count);
+    free(given);
+    return err_set(err, ERR_INPUT, "unknown option %.*s%s%s; see ds-launch --help", (int)n, word,
+                   near ? ", did you mean --" : "", near ? near : "");
+}
+
+static void help(struct buf *out)
+{
+    int i;
+
+    buf_adds(out, "Usage: ds-launch [OPTION...] JOB.ini\n"
+                  "       ds-launch [OPTION...] PROGRAM [ARGUMENT...]\n"
+                  "       ds-launch hosts|plan|info [OPTION...] [JOB.ini | PROGRAM...]\n"
+                  "       ds-launch data|ckpt|sample|lr ARGUMENT...\n\n"
+                  "Trains a job, or starts a program, on every host of a hostfile at once.\n");
+    for (i = 0; i < NROWS; i++) {
+        const struct option_row *r = &rows[i];
+        struct buf left = BUF_INIT;
+
+        if (!r->name) {
+            buf_addf(out, "\n%s:\n", r->help);
+        } else if (r->help) {
+            if (r->letter)
+                buf_addf(&left, "-%c, ", r->letter);
+            buf_addf(&left, "--%s%s%s", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+            buf_addf(out, left.len > 26 ? "  %s\n%30s%s\n" : "  %-26s%2s%s\n", buf_str(&left), "",
+                     r->help);
+        }
+        buf_clear(&left);
+    }
+    buf_adds(out, "\nFlags may be spelled with - or _. Times are 30s, 500ms, 2m.\n"
+                  "Options of DeepSpeed without a use here are refused with the reason.\n");
+}
+
+static int bad_value(const struct option_row *r, const char *v, const char *wants, struct err *err)
+{
+    return err_set(err, ERR_INPUT, "--%s %s: %s", r->name, v, wants);
+}
+
+static int store_int(struct options *o, const struct option_row *r, const char *v, struct err *err)
+{
+    int64_t n;
+
+    if (parse_i64(v, r->lo, r->hi, &n))
+        return err_set(err, ERR_INPUT, "--%s %s: give a whole number from %lld to %lld", r->name, v,
+                       (long long)r->lo, (long long)r->hi);
+    *(int *)((char *)o + r->offset) = (int)n;
+    return 0;
+}
+
+static int store_ms(struct options *o, const struct option_row *r, const char *v, struct err *err)
+{
+    int64_t n;
+
+    if (parse_ms(v, &n) || n < r->lo)
+        return err_set(err, ERR_INPUT, "--%s %s: give a time of at least %lld ms, such as 30s or 500ms",
+                       r->name, v, (long long)r->lo);
+    *(int64_t *)((char *)o + r->offset) = n;
+    return 0;
+}
+
+static int store_str(struct options *o, const struct option_row *r, const char *v, struct err *err)
+{
+    char **at = (char **)((char *)o + r->offset);
+
+    if (!*v)
+        return bad_value(r, "''", "the value is empty", err);
+    free(*at);
+    *at = xstrdup(v);
+    return 0;
+}
+
+static int store_word(struct options *o, const struct option_row *r, const char *v, struct err *err)
+{
+    const char *p = r->extra;
+    size_t n;
+
+    for (; *p; p += n + (p[n] == '|')) {
+        n = strcspn(p, "|");
+        if (strlen(v) == n && !strncmp(p, v, n))
+            return store_str(o, r, v, err);
+    }
+    if (!strcmp(r->name, "launcher") && !strcmp(v, "pdsh"))
+        return bad_value(r, v, "use ssh, which needs no pdsh", err);
+    return err_set(err, ERR_INPUT, "--%s %s: give one of %s", r->name, v, r->extra);
+}
+
+static int store_set(struct options *o, const char *v, struct err *err)
+{
+    const char *eq = strchr(v, '=');
+    char *path, *where;
+
+    if (!eq || eq == v)
+        return err_set(err, ERR_INPUT, "--set %s: give PATH=VALUE, such as run.max_steps=100", v);
+    path = xstrndup(v, (size_t)(eq - v));
+    where = xasprintf("--set %s", path);
+    settings_rows_add(&o->set, path, eq + 1, where);
+    free(path);
+    free(where);
+    return 0;
+}
+
+static int store_row(struct options *o, const struct option_row *r, const char *v, struct err *err)
+{
+    char where[64];
+
+    if (!*v)
+        return bad_value(r, "''", "the value is empty", err);
+    snprintf(where, sizeof where, "--%s", r->name);
+    settings_rows_add(&o->set, r->extra, v, where);
+    return 0;
+}
+
+static int store(struct options *o, const struct option_row *r, const char *v, struct buf *out,
+                 struct buf *warn, struct err *err)
+{
+    switch (r->kind) {
+    case OPT_FLAG:
+        *(int *)((char *)o + r->offset) = 1;
+        return 0;
+    case OPT_INT:
+        return store_int(o, r, v, err);
+    case OPT_MS:
+        return store_ms(o, r, v, err);
+    case OPT_STR:
+        return store_str(o, r, v, err);
+    case OPT_WORD:
+        return store_word(o, r, v, err);
+    case OPT_LIST:
+        o->export = xrealloc(o->export, (size_t)(o->nexports + 1) * sizeof *o->export);
+        o->export[o->nexports++] = xstrdup(v);
+        return 0;
+    case OPT_SET:
+        return store_set(o, v, err);
+    case OPT_ROW:
+        return store_row(o, r, v, err);
+    case OPT_NOTHING:
+        buf_addf(warn, "--%s has no effect: %s\n", r->name, r->extra);
+        return 0;
+    case OPT_REFUSED:
+        return err_set(err, ERR_INPUT, "--%s is not supported: %s", r->name, r->extra);
+    case OPT_HELP:
+        help(out);
+        return 1;
+    case OPT_VERSION:
+        buf_addf(out, "ds-launch %s\n", PACKAGE_VERSION);
+        return 1;
+    }
+    return 0;
+}
+
+/* One flag at argv[*i]; *i moves behind it and its value. */
+static int take_flag(struct options *o, char **argv, int argc, int *i, struct buf *out,
+                     struct buf *warn, struct err *err)
+{
+    const char *word = argv[*i], *value = NULL;
+    const struct option_row *r;
+    size_t n = strlen(word);
+
+    if (word[1] == '-') {
+        n = strcspn(word, "=");
+        value = word[n] == '=' ? word + n + 1 : NULL;
+        r = find_long(word + 2, n - 2);
+    } else {
+        r = find_letter(word[1]);
+        value = word[2] ? word + 2 : NULL;
+    }
+    if (!r)
+        return unknown_flag(word, n, err);
+    if (!r->arg && value && word[1] != '-')
+        return err_set(err, ERR_INPUT, "-%c takes no value, but %s was given", r->letter, word);
+    if (!r->arg && value)
+        return err_set(err, ERR_INPUT, "--%s takes no value", r->name);
+    if (r->arg && !value && r->kind != OPT_REFUSED) {
+        if (*i + 1 >= argc)
+            return err_set(err, ERR_INPUT, "--%s needs a value: %s", r->name, r->arg);
+        value = argv[++*i];
+    }
+    ++*i;
+    return store(o, r, value, out, warn, err);
+}
+
+/* Values that contradict each other. */
+static int check(const struct options *o, struct err *err)
+{
+    enum log_level level;
+
+    if (o->hostfile && o->hosts)
+        return err_set(err, ERR_INPUT, "--hostfile and --hosts exclude each other; give one of them");
+    if (o->include && o->exclude)
+        return err_set(err, ERR_INPUT, "--include and --exclude exclude each other; give one of them");
+    if ((o->include || o->exclude) && (o->num_nodes >= 0 || o->ranks_per_node >= 0))
+        return err_set(err, ERR_INPUT, "--num_nodes and --num_gpus cannot be given together with "
+                       "--include or --exclude; say it all in the filter");
+    if (o->module && o->no_python)
+        return err_set(err, ERR_INPUT, "--module and --no_python exclude each other");
+    if (o->log_level && log_level_parse(o->log_level, &level))
+        return err_set(err, ERR_INPUT, "--log-level %s: give debug, info, warning or error",
+                       o->log_level);
+    if (o->launcher && !strcmp(o->launcher, "exec") && !o->launcher_args)
+        return err_set(err, ERR_INPUT, "--launcher exec needs --launcher-args with the command that "
+                       "starts ds-agent on %%h, for example 'docker exec -i %%h ds-agent'");
+    return 0;
+}
+
+int options_parse(struct options *o, int argc, char **argv, struct buf *out, struct buf *warn,
+                  struct err *err)
+{
+    int i = 1, k, rc = 0;
+
+    memset(o, 0, sizeof *o);
+    o->num_nodes = o->ranks_per_node = -1;
+    o->connect_timeout_ms = o->ping_limit_ms = o->grace_ms = -1;
+    while (i < argc && argv[i][0] == '-' && argv[i][1] && !rc) {
+        if (!strcmp(argv[i], "--")) {
+            i++;
+            break;
+        }
+        rc = take_flag(o, argv, argc, &i, out, warn, err);
+    }
+    o->argv = xcalloc((size_t)(argc - i) + 1, sizeof *o->argv);
+    for (k = i; k < argc; k++)
+        o->argv[o->argc++] = xstrdup(argv[k]);
+    return rc ? rc : check(o, err);
+}
+
+int options_is_job(const char *word)
+{
+    size_t n = strlen(word);
+
+    return (n > 4 && !strcmp(word + n - 4, ".ini")) || (n > 5 && !strcmp(word + n - 5, ".json"));
+}
+
+int options_parse_more(struct options *o, struct buf *out, struct buf *warn, struct err *err)
+{
+    char **old = o->argv;
+    int n = o->argc, i = 1, rc = 0, plain = 0;
+
+    if (!n)
+        return 0;
+    o->argv = xcalloc((size_t)n + 1, sizeof *o->argv);
+    o->argv[0] = xstrdup(old[0]);
+    o->argc = 1;
+    while (i < n && !rc) {
+        if (!plain && old[i][0] == '-' && old[i][1]) {
+            rc = take_flag(o, old, n, &i, out, warn, err);
+        } else {
+            plain = !options_is_job(old[i]); /* a program keeps its own flags */
+            o->argv[o->argc++] = xstrdup(old[i++]);
+        }
+    }
+    for (i = 0; i < n; i++)
+        free(old[i]);
+    free(old);
+    return rc ? rc : check(o, err);
+}
+
+void options_warn_behind(const struct options *o, struct buf *warn)
+{
+    const struct option_row *r;
+    int i;
+
+    for (i = 1; i < o->argc; i++) {
+        const char *w = o->argv[i];
+
+        if (w[0] != '-' || w[1] != '-' || !w[2])
+            continue;
+        r = find_long(w + 2, strcspn(w + 2, "="));
+        if (r && r->kind != OPT_HELP && r->kind != OPT_VERSION && strcmp(r->name, "deepspeed-config"))
+            buf_addf(warn, "%s stands behind the program and goes to it; options of ds-launch stand "
+                     "in front of %s\n", w, o->argv[0]);
+    }
+}
+
+void options_clear(struct options *o)
+{
+    char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
+                        &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
+                        &o->interface, &o->prefix_style, &o->log_dir, &o->run_dir, &o->log_level,
+                        &o->deepspeed_config};
+    size_t i;
+    int k;
+
+    for (i = 0; i < sizeof strings / sizeof strings[0]; i++)
+        free(*strings[i]);
+    for (k = 0; k < o->nexports; k++)
+        free(o->export[k]);
+    free(o->export);
+    for (k = 0; k < o->argc; k++)
+        free(o->argv[k]);
+    free(o->argv);
+    settings_rows_clear(&o->set);
+    memset(o, 0, sizeof *o);
+}

@@ -1,0 +1,70 @@
+/* Ranks onto hosts and slots: see place.h. Invariant: rank r of node m has
+ * first[m] <= r < first[m + 1] and local_rank r - first[m]. */
+#include "launcher/place.h"
+
+#include "launcher/spawn.h"
+
+#include <stdlib.h>
+
+int place_make(struct place *p, const struct hosts *hosts, struct err *err)
+{
+    int m, s, r = 0;
+    int64_t total = 0;
+
+    *p = (struct place){0};
+    for (m = 0; m < hosts->n; m++) {
+        const struct host *h = &hosts->host[m];
+
+        if (h->max_slots && h->nslots > h->max_slots)
+            return err_set(err, ERR_INPUT, "host %s has %d slots but max_slots=%d", h->name, h->nslots,
+                           h->max_slots);
+        total += h->nslots;
+    }
+    if (total < 1 || total > PLACE_MAX)
+        return err_set(err, ERR_INPUT, "the hosts of %s have %lld slots together; 1 to %d can be used",
+                       hosts->source ? hosts->source : "the host list", (long long)total, PLACE_MAX);
+    p->world = (int)total;
+    p->nodes = hosts->n;
+    p->rank = xcalloc((size_t)p->world, sizeof *p->rank);
+    p->first = xcalloc((size_t)p->nodes + 1, sizeof *p->first);
+    for (m = 0; m < hosts->n; m++) {
+        const struct host *h = &hosts->host[m];
+
+        p->first[m] = r;
+        for (s = 0; s < h->nslots; s++)
+            p->rank[r++] = (struct place_rank){m, s, h->slot[s], h->device[s]};
+    }
+    p->first[m] = r;
+    return 0;
+}
+
+void place_clear(struct place *p)
+{
+    free(p->rank);
+    free(p->first);
+    *p = (struct place){0};
+}
+
+#define CPUS_MAX 4096
+
+int place_cpus(const char *cpus, int i, int n, struct buf *out)
+{
+    uint8_t all[CPUS_MAX] = {0}, share[CPUS_MAX] = {0};
+    int c, have = 0, at = 0, from, to;
+
+    if (cpus_parse(cpus, all, CPUS_MAX))
+        return -1;
+    for (c = 0; c < CPUS_MAX; c++)
+        have += all[c];
+    if (have < n)
+        return 0;
+    from = i * (have / n) + (i < have % n ? i : have % n);
+    to = from + have / n + (i < have % n);
+    for (c = 0; c < CPUS_MAX; c++)
+        if (all[c]) {
+            share[c] = at >= from && at < to;
+            at++;
+        }
+    cpus_print(share, CPUS_MAX, out);
+    return 0;
+}
