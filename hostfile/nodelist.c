@@ -42,10 +42,13 @@ struct item {
     int n;
 };
 
+#define UNCLOSED "a bracket that is never closed ('[' needs ']')"
+
 struct scan {
     const char *text;
     size_t len, at;
-    int column; /* of text[0] */
+    size_t open; /* the '[' of the group being read */
+    int column;  /* of text[0] */
     struct err *err;
 };
 
@@ -80,10 +83,10 @@ static int scan_number(struct scan *s, int64_t *value, int *width)
         *value = *value * 10 + (s->text[s->at++] - '0');
     }
     *width = (int)(s->at - start);
+    if (*width == 0 && s->at >= s->len)
+        return refuse(s, s->open, UNCLOSED);
     if (*width == 0)
-        return refuse(s, s->at, s->at >= s->len ? "a bracket that is never closed ('[' needs ']')"
-                                                : "no number where the brackets need one (such as "
-                                                  "[01-04,7])");
+        return refuse(s, s->at, "no number where the brackets need one (such as [01-04,7])");
     return 0;
 }
 
@@ -125,7 +128,7 @@ static int scan_group(struct scan *s, struct piece *p)
         ARRAY_GROW(p->range, p->n, p->cap);
         p->range[p->n++] = r;
         if (s->at >= s->len)
-            return refuse(s, start - 1, "a bracket that is never closed ('[' needs ']')");
+            return refuse(s, s->open, UNCLOSED);
         if (s->text[s->at] == ']') {
             s->at++;
             return 0;
@@ -178,7 +181,7 @@ static int scan_item(struct scan *s, struct item *it)
             break;
         if (it->n > GROUPS_MAX)
             return refuse(s, s->at, "more than 8 brackets in one name");
-        s->at++;
+        s->open = s->at++;
         if (scan_group(s, p))
             return -1;
         total *= p->count;
@@ -275,7 +278,7 @@ static int expand_item(struct nodelist *l, int had, struct scan *s, struct item 
 
 int nodelist_expand(struct nodelist *l, const char *text, size_t len, int column, struct err *err)
 {
-    struct scan s = {text, len, 0, column, err};
+    struct scan s = {.text = text, .len = len, .column = column, .err = err};
     int had = l->n;
 
     for (;;) {

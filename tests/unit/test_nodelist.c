@@ -74,8 +74,8 @@ static void test_refused(void **state)
         {"n1,", 4, "empty name"},        {",n1", 1, "empty name"},
         {"n1,,n2", 4, "empty name"},     {"n[1-010]", 5, "padded"},
         {"n[001-02]", 7, "padded"},      {"n[[1]]", 3, "no number"},
-        {"n[1", 2, "never closed"},      {"n[1,", 5, "never closed"},
-        {"n[1-", 5, "never closed"},     {"-n", 1, "begins with '-'"},
+        {"n[1", 2, "never closed"},      {"n[1,", 2, "never closed"},
+        {"n[1-", 2, "never closed"},     {"-n", 1, "begins with '-'"},
         {"n[1,2-]", 7, "no number"},     {"n[-1]", 3, "no number"},
         {"a[0-255]b[0-256]", 1, "65536"},  {"n[1234567890123456789]", 3, "18 digits"},
     };
