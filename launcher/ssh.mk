@@ -4,5 +4,8 @@ libspawnssh_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(LIBSSH_CFLAGS)
 libspawnssh_a_SOURCES = \
 	launcher/digest.c launcher/digest.h \
 	launcher/known_hosts.c launcher/known_hosts.h \
-	launcher/ssh_config.c launcher/ssh_config.h
+	launcher/ssh_config.c launcher/ssh_config.h \
+	launcher/ssh_dial.c launcher/ssh_dial.h \
+	launcher/ssh_target.c launcher/ssh_target.h \
+	launcher/ssh_wire.c launcher/ssh_wire.h
 SPAWNSSH_LIBS = libspawnssh.a $(LIBSSH_LIBS)

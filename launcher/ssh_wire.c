@@ -1,0 +1,637 @@
+/* libssh sessions in a libuv loop: see ssh_wire.h.
+ *
+ * libssh keeps its own poll set per session; here a session is asked to go on whenever its socket is
+ * ready (uv_poll) or somebody queued work (uv_idle, armed for one round). pump() is the only place that
+ * calls the library after set-up. One libssh call may read packets of every stream, so a pump goes
+ * round all streams until none moves.
+ *
+ * Invariants: streams and the wire are freed only outside pump() (busy == 0); a stream that was closed
+ * by its owner gets no callback; the uv handles are closed before libssh closes the socket. */
+#include "launcher/ssh_wire.h"
+
+#include <libssh/callbacks.h>
+#include <libssh/libssh.h>
+#include <libssh/server.h> /* ssh_execute_message_callbacks: reads packets when no stream is there */
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define READ_BYTES 65536
+#define ROUNDS 64            /* of one pump; then the loop gets its turn */
+#define DRAIN_MS 500         /* from exit status to end, when a left-behind process holds the pipes */
+
+struct key {
+    char *path;
+    ssh_key key; /* NULL: not usable */
+    enum { KEY_OK, KEY_MISSING, KEY_LOCKED, KEY_BAD } state;
+};
+
+struct ssh_keyring {
+    struct key *key;
+    int n, cap;
+};
+
+enum wire_state { WIRE_CONNECT, WIRE_NONE, WIRE_AUTH, WIRE_UP, WIRE_DEAD };
+
+struct ssh_wire {
+    uv_loop_t *loop;
+    uv_poll_t poll;
+    uv_idle_t idle;
+    uv_timer_t timer; /* ends the drain after an exit status */
+    int handles, busy, closing;
+    ssh_session s;
+    int fd;
+    enum wire_state state;
+    const struct ssh_login *login;
+    int attempt;      /* 0.. nkeys: keys, with the agent in between */
+    struct buf tried;
+    struct ssh_wire_events ev;
+    void *ctx;
+    struct ssh_stream *streams;
+    char *scratch;    /* READ_BYTES */
+};
+
+enum stream_state { STREAM_OPENING, STREAM_EXEC, STREAM_RUN, STREAM_ENDED };
+
+struct ssh_stream {
+    struct ssh_wire *wire;
+    struct ssh_stream *next;
+    ssh_channel ch;
+    struct ssh_channel_callbacks_struct cb;
+    enum stream_state state;
+    char *command, *host; /* one of them */
+    int port;
+    struct ssh_stream_events ev;
+    void *ctx;
+    struct buf out;
+    size_t sent;
+    int want_eof, sent_eof, paused, closed, was_busy;
+    int eof[2], exited;
+    uint64_t exit_time;
+    struct ssh_stream_end end;
+};
+
+struct ssh_keyring *ssh_keyring_create(void)
+{
+    ssh_set_log_level(SSH_LOG_NOLOG);
+    return xcalloc(1, sizeof(struct ssh_keyring));
+}
+
+void ssh_keyring_destroy(struct ssh_keyring *r)
+{
+    if (!r)
+        return;
+    for (int i = 0; i < r->n; i++) {
+        free(r->key[i].path);
+        ssh_key_free(r->key[i].key);
+    }
+    free(r->key);
+    free(r);
+}
+
+/* Stands where OpenSSL would ask on the terminal. */
+static int no_passphrase(const char *prompt, char *out, size_t len, int echo, int verify, void *locked)
+{
+    *(int *)locked = 1;
+    return -1;
+}
+
+static int is_locked(const char *path)
+{
+    char text[4096];
+    FILE *f = fopen(path, "re");
+    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
+
+    if (f)
+        fclose(f);
+    text[n] = 0;
+    return strstr(text, "ENCRYPTED") != NULL;
+}
+
+static struct key *ring_get(struct ssh_keyring *r, const char *path)
+{
+    int locked = 0, rc;
+
+    for (int i = 0; i < r->n; i++)
+        if (!strcmp(r->key[i].path, path))
+            return &r->key[i];
+    ARRAY_GROW(r->key, r->n, r->cap);
+    struct key *k = &r->key[r->n++];
+    *k = (struct key){.path = xstrdup(path)};
+    if (access(path, F_OK)) {
+        k->state = KEY_MISSING;
+        return k;
+    }
+    rc = ssh_pki_import_privkey_file(path, NULL, no_passphrase, &locked, &k->key);
+    if (rc != SSH_OK) {
+        k->key = NULL;
+        k->state = locked || is_locked(path) ? KEY_LOCKED : KEY_BAD;
+    }
+    return k;
+}
+
+static void kick(struct ssh_wire *w);
+
+static void on_timer(uv_timer_t *t)
+{
+    kick(t->data);
+}
+
+static void on_exit_status(ssh_session session, ssh_channel ch, int status, void *arg)
+{
+    struct ssh_stream *s = arg;
+
+    s->exited = 1;
+    s->end.status = status;
+}
+
+static void on_exit_signal(ssh_session session, ssh_channel ch, const char *name, int core,
+                           const char *message, const char *lang, void *arg)
+{
+    struct ssh_stream *s = arg;
+
+    s->exited = 1;
+    snprintf(s->end.signal, sizeof s->end.signal, "%s", name);
+}
+
+static struct ssh_stream *stream_create(struct ssh_wire *w, const struct ssh_stream_events *ev, void *ctx)
+{
+    struct ssh_stream *s = xcalloc(1, sizeof *s);
+
+    s->wire = w;
+    s->ev = *ev;
+    s->ctx = ctx;
+    s->end.status = -1;
+    s->ch = ssh_channel_new(w->s);
+    ssh_callbacks_init(&s->cb);
+    s->cb.userdata = s;
+    s->cb.channel_exit_status_function = on_exit_status;
+    s->cb.channel_exit_signal_function = on_exit_signal;
+    if (s->ch)
+        ssh_set_channel_callbacks(s->ch, &s->cb);
+    s->next = w->streams;
+    w->streams = s;
+    kick(w);
+    return s;
+}
+
+struct ssh_stream *ssh_wire_exec(struct ssh_wire *w, const char *command,
+                                 const struct ssh_stream_events *ev, void *ctx)
+{
+    struct ssh_stream *s = stream_create(w, ev, ctx);
+
+    s->command = xstrdup(command);
+    return s;
+}
+
+struct ssh_stream *ssh_wire_forward(struct ssh_wire *w, const char *host, int port,
+                                    const struct ssh_stream_events *ev, void *ctx)
+{
+    struct ssh_stream *s = stream_create(w, ev, ctx);
+
+    s->host = xstrdup(host);
+    s->port = port;
+    return s;
+}
+
+static void stream_free(struct ssh_stream *s)
+{
+    if (s->ch) {
+        ssh_remove_channel_callbacks(s->ch, &s->cb);
+        ssh_channel_free(s->ch); /* says close, does not wait */
+    }
+    free(s->command);
+    free(s->host);
+    buf_clear(&s->out);
+    free(s);
+}
+
+void ssh_stream_send(struct ssh_stream *s, const void *data, size_t n)
+{
+    if (s->state == STREAM_ENDED || s->want_eof)
+        return;
+    if (s->sent > READ_BYTES && s->sent > s->out.len / 2) {
+        buf_drop(&s->out, s->sent);
+        s->sent = 0;
+    }
+    buf_add(&s->out, data, n);
+    s->was_busy = 1;
+    kick(s->wire);
+}
+
+size_t ssh_stream_pending(const struct ssh_stream *s)
+{
+    int unsent = s->state != STREAM_ENDED && s->wire->s &&
+                 (ssh_get_poll_flags(s->wire->s) & SSH_WRITE_PENDING);
+
+    return s->out.len - s->sent + (size_t)unsent;
+}
+
+void ssh_stream_eof(struct ssh_stream *s)
+{
+    s->want_eof = 1;
+    kick(s->wire);
+}
+
+void ssh_stream_pause(struct ssh_stream *s, int paused)
+{
+    s->paused = paused;
+    kick(s->wire);
+}
+
+void ssh_stream_close(struct ssh_stream *s)
+{
+    if (!s)
+        return;
+    s->closed = 1;
+    kick(s->wire);
+}
+
+static int gone(const struct ssh_stream *s)
+{
+    return s->closed || s->wire->closing;
+}
+
+static void stream_end(struct ssh_stream *s, const char *why)
+{
+    if (s->state == STREAM_ENDED)
+        return;
+    s->state = STREAM_ENDED;
+    snprintf(s->end.why, sizeof s->end.why, "%.255s", why);
+    if (!gone(s))
+        s->ev.end(s->ctx, &s->end);
+}
+
+/* The way from nothing to running. */
+static int stream_start(struct ssh_stream *s)
+{
+    int rc;
+
+    if (!s->ch) {
+        stream_end(s, "out of memory");
+        return 1;
+    }
+    if (s->state == STREAM_EXEC)
+        rc = ssh_channel_request_exec(s->ch, s->command);
+    else if (s->host)
+        rc = ssh_channel_open_forward(s->ch, s->host, s->port, "127.0.0.1", 0);
+    else
+        rc = ssh_channel_open_session(s->ch);
+    if (rc == SSH_AGAIN)
+        return 0;
+    if (rc != SSH_OK) {
+        stream_end(s, ssh_get_error(s->wire->s));
+        return 1;
+    }
+    s->state = s->state == STREAM_OPENING && s->command ? STREAM_EXEC : STREAM_RUN;
+    if (s->state == STREAM_RUN && s->ev.open)
+        s->ev.open(s->ctx);
+    return 1;
+}
+
+static int stream_write(struct ssh_stream *s)
+{
+    size_t left = s->out.len - s->sent;
+    int n = 0;
+
+    if (left && ssh_channel_window_size(s->ch)) {
+        n = ssh_channel_write(s->ch, s->out.data + s->sent,
+                              (uint32_t)(left < READ_BYTES ? left : READ_BYTES));
+        if (n < 0)
+            return 0; /* the session or channel is gone: told where that is looked at */
+        s->sent += (size_t)n;
+    }
+    if (s->sent < s->out.len)
+        return n > 0;
+    if (s->out.len) {
+        buf_reset(&s->out);
+        s->sent = 0;
+    }
+    if (s->want_eof && !s->sent_eof) {
+        s->sent_eof = 1;
+        ssh_channel_send_eof(s->ch);
+    }
+    if (s->was_busy) {
+        s->was_busy = 0;
+        if (s->ev.drained)
+            s->ev.drained(s->ctx);
+    }
+    return n > 0;
+}
+
+static int stream_read(struct ssh_stream *s, int is_stderr)
+{
+    int n = ssh_channel_read_nonblocking(s->ch, s->wire->scratch, READ_BYTES, is_stderr);
+
+    if (n > 0) {
+        s->ev.data(s->ctx, is_stderr, s->wire->scratch, (size_t)n);
+        return 1;
+    }
+    if (n == SSH_EOF || (n <= 0 && ssh_channel_is_eof(s->ch)))
+        s->eof[is_stderr] = 1;
+    return 0;
+}
+
+static int stream_pump(struct ssh_stream *s)
+{
+    int moved = 0;
+
+    if (gone(s) || s->state == STREAM_ENDED)
+        return 0;
+    if (s->state != STREAM_RUN)
+        return stream_start(s);
+    moved |= stream_write(s);
+    for (int i = 1; i >= 0 && !s->paused && !gone(s); i--)
+        moved |= stream_read(s, i);
+    if (gone(s) || s->paused || moved)
+        return moved;
+    if (s->exited && !s->exit_time) {
+        s->exit_time = uv_now(s->wire->loop) + DRAIN_MS;
+        uv_timer_start(&s->wire->timer, on_timer, DRAIN_MS + 1, 0);
+    }
+    if (ssh_channel_is_closed(s->ch) || (s->eof[0] && s->eof[1] && (s->exited || s->host)) ||
+        (s->exit_time && uv_now(s->wire->loop) >= s->exit_time))
+        stream_end(s, "");
+    return moved;
+}
+
+static void wire_down(struct ssh_wire *w, const struct err *why, int early)
+{
+    w->state = WIRE_DEAD;
+    for (struct ssh_stream *s = w->streams; s; s = s->next)
+        stream_end(s, why->text);
+    if (!w->closing)
+        w->ev.down(w->ctx, why, early);
+}
+
+/* "NAME: while ...: what libssh says" */
+static void wire_broken(struct ssh_wire *w, const char *doing)
+{
+    struct err e = ERR_INIT;
+    int early = !ssh_get_serverbanner(w->s);
+    const char *said = ssh_get_error(w->s), *bye = ssh_get_disconnect_message(w->s);
+
+    if (bye && *bye)
+        said = bye;
+    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing,
+            said && *said ? said : "the connection ended");
+    wire_down(w, &e, early);
+}
+
+static int check_host_key(struct ssh_wire *w, struct err *err)
+{
+    ssh_key key = NULL;
+    char *blob = NULL, *print = NULL;
+    unsigned char *hash = NULL;
+    size_t n = 0;
+    int rc = -1;
+
+    if (ssh_get_server_publickey(w->s, &key) == SSH_OK &&
+        ssh_pki_export_pubkey_base64(key, &blob) == SSH_OK &&
+        ssh_get_publickey_hash(key, SSH_PUBLICKEY_HASH_SHA256, &hash, &n) == SSH_OK &&
+        (print = ssh_get_fingerprint_hash(SSH_PUBLICKEY_HASH_SHA256, hash, n)))
+        rc = w->ev.trust(w->ctx, ssh_key_type_to_char(ssh_key_type(key)), blob, print, err);
+    else
+        err_set(err, ERR_NODE_AUTH, "%s: the server's host key cannot be read", w->login->name);
+    ssh_string_free_char(blob);
+    ssh_string_free_char(print);
+    ssh_clean_pubkey_hash(&hash);
+    ssh_key_free(key);
+    return rc;
+}
+
+static void auth_failed(struct ssh_wire *w)
+{
+    struct err e = ERR_INIT;
+
+    err_set(&e, ERR_NODE_AUTH, "%s: login as %s refused by %s port %d (%s); \"ssh %s true\" shows more",
+            w->login->name, w->login->user, w->login->host, w->login->port,
+            w->tried.len ? buf_str(&w->tried) : "there is no key to try", w->login->name);
+    wire_down(w, &e, 0);
+}
+
+static void tried(struct ssh_wire *w, const char *what, const char *path)
+{
+    buf_addf(&w->tried, "%s%s%s", w->tried.len ? "; " : "", what, path);
+}
+
+/* Where the agent stands among the attempts. */
+static int attempt_key(const struct ssh_login *l, int attempt)
+{
+    return attempt < l->nfirst ? attempt : attempt - 1;
+}
+
+static int auth_attempt(struct ssh_wire *w)
+{
+    const struct ssh_login *l = w->login;
+    struct key *k;
+
+    if (w->attempt == l->nfirst)
+        return l->agent_socket ? ssh_userauth_agent(w->s, NULL) : SSH_AUTH_DENIED;
+    k = ring_get(l->ring, l->keys->word[attempt_key(l, w->attempt)]);
+    return k->key ? ssh_userauth_publickey(w->s, NULL, k->key) : SSH_AUTH_DENIED;
+}
+
+static void auth_note(struct ssh_wire *w)
+{
+    const struct ssh_login *l = w->login;
+    struct key *k;
+
+    if (w->attempt == l->nfirst) {
+        tried(w, l->agent_socket ? "tried ssh-agent" : "no ssh-agent", "");
+        return;
+    }
+    k = ring_get(l->ring, l->keys->word[attempt_key(l, w->attempt)]);
+    if (k->state == KEY_OK)
+        tried(w, "tried ", k->path);
+    else if (k->state == KEY_LOCKED)
+        tried(w, "needs its passphrase, so ssh-add it: ", k->path);
+    else if (k->state == KEY_BAD || w->attempt < l->nfirst)
+        tried(w, k->state == KEY_BAD ? "unreadable " : "missing ", k->path);
+}
+
+/* One step of the login; 1 when something moved. */
+static int step_auth(struct ssh_wire *w)
+{
+    int rc = w->state == WIRE_NONE ? ssh_userauth_none(w->s, NULL) : auth_attempt(w);
+
+    if (rc == SSH_AUTH_AGAIN)
+        return 0;
+    if (rc == SSH_AUTH_SUCCESS) {
+        w->state = WIRE_UP;
+        w->ev.up(w->ctx);
+        return 1;
+    }
+    if (rc == SSH_AUTH_ERROR && !ssh_is_connected(w->s)) {
+        wire_broken(w, "login");
+        return 1;
+    }
+    if (w->state == WIRE_NONE) {
+        w->state = WIRE_AUTH;
+        if (!(ssh_userauth_list(w->s, NULL) & SSH_AUTH_METHOD_PUBLICKEY)) {
+            tried(w, "the server takes no public keys", "");
+            auth_failed(w);
+        }
+        return 1;
+    }
+    auth_note(w);
+    if (++w->attempt > w->login->keys->n)
+        auth_failed(w);
+    return 1;
+}
+
+static int step_connect(struct ssh_wire *w)
+{
+    struct err e = ERR_INIT;
+    int rc = ssh_connect(w->s);
+
+    if (rc == SSH_AGAIN)
+        return 0;
+    if (rc != SSH_OK)
+        wire_broken(w, "SSH handshake");
+    else if (check_host_key(w, &e))
+        wire_down(w, &e, 0);
+    else
+        w->state = WIRE_NONE;
+    return 1;
+}
+
+static int step_streams(struct ssh_wire *w)
+{
+    int moved = 0;
+
+    ssh_execute_message_callbacks(w->s);
+    for (struct ssh_stream *s = w->streams; s && !w->closing; s = s->next)
+        moved |= stream_pump(s);
+    if (!moved && !w->closing && !ssh_is_connected(w->s))
+        wire_broken(w, "connection lost");
+    return moved;
+}
+
+static void reap_streams(struct ssh_wire *w)
+{
+    for (struct ssh_stream **at = &w->streams; *at;) {
+        struct ssh_stream *s = *at;
+        if (s->closed) {
+            *at = s->next;
+            stream_free(s);
+        } else {
+            at = &s->next;
+        }
+    }
+}
+
+static void on_handle_closed(uv_handle_t *h)
+{
+    struct ssh_wire *w = h->data;
+
+    if (--w->handles)
+        return;
+    buf_clear(&w->tried);
+    free(w->scratch);
+    free(w);
+}
+
+static void wire_finish(struct ssh_wire *w)
+{
+    for (struct ssh_stream *s = w->streams; s; s = s->next)
+        s->closed = 1;
+    reap_streams(w);
+    uv_close((uv_handle_t *)&w->poll, on_handle_closed);
+    uv_close((uv_handle_t *)&w->idle, on_handle_closed);
+    uv_close((uv_handle_t *)&w->timer, on_handle_closed);
+    ssh_disconnect(w->s);
+    ssh_free(w->s);
+    w->s = NULL;
+}
+
+static void on_ready(uv_poll_t *p, int status, int events);
+
+static void pump(struct ssh_wire *w)
+{
+    int moved = 1, events = UV_READABLE;
+
+    uv_idle_stop(&w->idle);
+    w->busy = 1;
+    for (int i = 0; i < ROUNDS && moved && !w->closing && w->state != WIRE_DEAD; i++)
+        moved = w->state == WIRE_CONNECT ? step_connect(w)
+                : w->state == WIRE_UP    ? step_streams(w)
+                                         : step_auth(w);
+    w->busy = 0;
+    if (w->closing) {
+        wire_finish(w);
+        return;
+    }
+    reap_streams(w);
+    if (w->state == WIRE_DEAD) {
+        uv_poll_stop(&w->poll);
+        return;
+    }
+    if (ssh_get_poll_flags(w->s) & SSH_WRITE_PENDING)
+        events |= UV_WRITABLE;
+    uv_poll_start(&w->poll, events, on_ready);
+    if (moved)
+        kick(w);
+}
+
+static void on_ready(uv_poll_t *p, int status, int events)
+{
+    pump(p->data);
+}
+
+static void on_idle(uv_idle_t *h)
+{
+    pump(h->data);
+}
+
+static void kick(struct ssh_wire *w)
+{
+    if (!w->closing && w->s)
+        uv_idle_start(&w->idle, on_idle);
+}
+
+int ssh_wire_open(struct ssh_wire **out, uv_loop_t *loop, int fd, const struct ssh_login *l,
+                  const struct ssh_wire_events *ev, void *ctx, struct err *err)
+{
+    struct ssh_wire *w = xcalloc(1, sizeof *w);
+    ssh_session s = ssh_new();
+    int no = 0;
+    unsigned port = (unsigned)l->port;
+
+    if (!s || ssh_options_set(s, SSH_OPTIONS_PROCESS_CONFIG, &no) ||
+        ssh_options_set(s, SSH_OPTIONS_HOST, l->host) || ssh_options_set(s, SSH_OPTIONS_PORT, &port) ||
+        ssh_options_set(s, SSH_OPTIONS_USER, l->user) || ssh_options_set(s, SSH_OPTIONS_FD, &fd) ||
+        /* keys on record are compared in known_hosts.c: libssh would read the files for every host */
+        ssh_options_set(s, SSH_OPTIONS_KNOWNHOSTS, "/dev/null") ||
+        ssh_options_set(s, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null") ||
+        ssh_options_set(s, SSH_OPTIONS_HOSTKEYS, l->algorithms) ||
+        (l->agent_socket && ssh_options_set(s, SSH_OPTIONS_IDENTITY_AGENT, l->agent_socket))) {
+        err_set(err, ERR_NODE, "%s: libssh refuses the settings: %s", l->name,
+                s ? ssh_get_error(s) : "out of memory");
+        ssh_free(s);
+        close(fd);
+        free(w);
+        return -1;
+    }
+    ssh_set_blocking(s, 0);
+    w->s = s, w->fd = fd, w->loop = loop, w->login = l, w->ev = *ev, w->ctx = ctx;
+    w->scratch = xmalloc(READ_BYTES);
+    w->handles = 3;
+    uv_poll_init(loop, &w->poll, fd);
+    uv_idle_init(loop, &w->idle);
+    uv_timer_init(loop, &w->timer);
+    w->poll.data = w->idle.data = w->timer.data = w;
+    kick(w);
+    *out = w;
+    return 0;
+}
+
+void ssh_wire_close(struct ssh_wire *w)
+{
+    if (!w || w->closing)
+        return;
+    w->closing = 1;
+    if (!w->busy)
+        wire_finish(w);
+}
