@@ -19,7 +19,7 @@ struct job {
     int64_t steps_per_print;
     double gradient_clipping; /* 0: off */
     /* [optimizer] [scheduler] [bf16] [zero_optimization] */
-    int optim;
+    int optim, adam_w_mode; /* Adam with adam_w_mode (the default) is AdamW, as in DeepSpeed */
     double lr, eps, weight_decay;
     struct setting_list betas;
     int sched, warmup_type;

@@ -11,7 +11,10 @@ libdsbase_a_SOURCES = engine/base/buf.c engine/base/buf.h \
 	engine/base/parse.c engine/base/parse.h \
 	engine/base/rng.c engine/base/rng.h \
 	engine/base/wire.c engine/base/wire.h \
-	engine/base/boot.h
+	engine/base/boot.h engine/base/job.c engine/base/job.h engine/base/job_table.c \
+	engine/base/settings.c engine/base/settings.h engine/base/settings_apply.c \
+	engine/base/settings_impl.h engine/base/settings_ini.c engine/base/settings_json.c \
+	engine/base/settings_read.c engine/base/settings_value.c
 DSBASE_LIBS = libdsbase.a $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
 
 # The build's identity: a hash over what it is made from, rewritten only when that changed.

@@ -43,7 +43,8 @@ struct setting {
     enum setting_type type;
     size_t offset;     /* of the field in the config struct; unused with REFUSED, IGNORED, ALIAS */
     const char *def;   /* default as text; NULL: none (number fields are 0, strings NULL) */
-    const char *range; /* "1..65536", "0..", "0..1" (ends included), "(0..": open end; ENUM: words */
+    const char *range; /* "1..65536", "0..", "0..1" (ends included), "(0..": open end; LIST: "0..1) x2",
+                        * exactly two; ENUM: words */
     const char *unit;  /* "bytes", "ms", "tokens" ...; "" when it has none */
     unsigned flags;
     const char *help;  /* one line */

@@ -189,7 +189,7 @@ static void update_run(struct zero *z, uint64_t at, uint64_t n, const struct par
     z->k->adamw(z->master + at, z->m + at, z->v + at, z->master + at, z->m + at, z->v + at,
                 z->grad + at, out, (int64_t)n, (float)g->lr_mul, (float)job->betas.v[0],
                 (float)job->betas.v[1], (float)job->eps, (float)g->weight_decay,
-                job->optim == OPTIM_ADAMW, s, z->dtype, NULL);
+                job->optim == OPTIM_ADAMW || job->adam_w_mode, s, z->dtype, NULL);
 }
 
 void zero_update(struct zero *z, const struct ds_scalars *s)
