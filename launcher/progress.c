@@ -1,0 +1,109 @@
+/* How far a job is: see progress.h. */
+#include "launcher/progress.h"
+
+#include "launcher/jsonget.h"
+
+#include <math.h>
+
+int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms)
+{
+    double v;
+
+    if (!jsonget_valid(json, n))
+        return -1;
+    if (!jsonget_number(json, n, "valid_loss", &v)) {
+        p->valid_loss = v;
+        p->have_valid = 1;
+    }
+    if (jsonget_number(json, n, "loss", &v))
+        return 0;
+    p->loss = v;
+    if (!p->steps++)
+        p->first_loss = v;
+    jsonget_number(json, n, "step", &p->step);
+    jsonget_number(json, n, "tokens", &p->tokens);
+    jsonget_number(json, n, "max_steps", &p->max_steps);
+    jsonget_number(json, n, "tokens_per_s", &p->tokens_per_s);
+    jsonget_number(json, n, "step_ms", &p->step_ms);
+    p->last_ms = now_ms;
+    if (p->steps == 1) {
+        p->first_ms = now_ms;
+        p->first_step = p->step;
+        p->tokens_first = p->tokens;
+    }
+    return 1;
+}
+
+double progress_rate(const struct progress *p)
+{
+    if (p->steps < 2 || p->last_ms <= p->first_ms)
+        return p->tokens_per_s;
+    return (p->tokens - p->tokens_first) * 1000.0 / (double)(p->last_ms - p->first_ms);
+}
+
+void progress_count(double v, struct buf *out)
+{
+    static const char unit[] = " kMGT";
+    int i = 0;
+
+    while (fabs(v) >= 999.5 && i < 4) {
+        v /= 1000;
+        i++;
+    }
+    buf_addf(out, i == 0 || v >= 99.95 ? "%.0f" : "%.1f", v);
+    if (i)
+        buf_addc(out, unit[i]);
+}
+
+void progress_time(double seconds, struct buf *out)
+{
+    long s = (long)(seconds + 0.5);
+
+    if (s < 60)
+        buf_addf(out, "%lds", s);
+    else if (s < 3600)
+        buf_addf(out, "%ldm%02lds", s / 60, s % 60);
+    else
+        buf_addf(out, "%ldh%02ldm", s / 3600, s % 3600 / 60);
+}
+
+void progress_line(const struct progress *p, int nodes, int width, struct buf *out)
+{
+    size_t from = out->len;
+    double per_step = p->step_ms;
+
+    if (p->steps > 2 && p->step > p->first_step)
+        per_step = (double)(p->last_ms - p->first_ms) / (p->step - p->first_step);
+    buf_addf(out, "step %.0f", p->step);
+    if (p->max_steps > 0)
+        buf_addf(out, "/%.0f", p->max_steps);
+    buf_addf(out, "  loss %.4f", p->loss);
+    if (p->have_valid)
+        buf_addf(out, "  valid %.4f", p->valid_loss);
+    buf_adds(out, "  ");
+    progress_count(p->tokens_per_s, out);
+    buf_adds(out, " tok/s");
+    if (p->max_steps > p->step) {
+        buf_adds(out, "  ");
+        progress_time((p->max_steps - p->step) * per_step / 1000, out);
+        buf_adds(out, " left");
+    }
+    buf_addf(out, "  %d node%s", nodes, nodes == 1 ? "" : "s");
+    if (width > 0 && out->len - from > (size_t)width) {
+        out->len = from + (size_t)width;
+        out->data[out->len] = 0;
+    }
+}
+
+int progress_due(struct progress *p, int64_t every, int64_t now_ms)
+{
+    int due = p->steps == 1 || (p->max_steps > 0 && p->step >= p->max_steps) ||
+              (every > 0 && p->step - p->plain_step >= (double)every) ||
+              now_ms - p->plain_ms >= 60000;
+
+    if (due) {
+        p->plain_ms = now_ms;
+        p->plain_step = p->step;
+    }
+    return due;
+}

@@ -1,0 +1,103 @@
+/* The run folder: see rundir.h. */
+#include "launcher/rundir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+char *rundir_name(const char *cwd, const char *name, double wall)
+{
+    time_t t = (time_t)wall;
+    struct tm tm;
+    char when[32], *path;
+    int i;
+
+    localtime_r(&t, &tm);
+    strftime(when, sizeof when, "%Y%m%d-%H%M%S", &tm);
+    path = xasprintf("%s/ds-runs/%s-%s", cwd, name, when);
+    for (i = 2; !access(path, F_OK) && i < 1000; i++) {
+        free(path);
+        path = xasprintf("%s/ds-runs/%s-%s-%d", cwd, name, when, i);
+    }
+    return path;
+}
+
+/* Makes path and the folders above it. */
+static int make_all(const char *path, struct err *err)
+{
+    char *part = xstrdup(path), *p;
+
+    for (p = part + 1; *p; p++)
+        if (*p == '/') {
+            *p = 0;
+            if (mkdir(part, 0777) && errno != EEXIST)
+                break;
+            *p = '/';
+        }
+    if (mkdir(part, 0777) && errno != EEXIST) {
+        err_set(err, ERR_JOB_IO, "cannot make the run folder %s: %s: %m; give another with --run-dir", path,
+                part);
+        free(part);
+        return -1;
+    }
+    free(part);
+    return 0;
+}
+
+int rundir_make(const char *path, int again, struct err *err)
+{
+    static const char *const folders[] = {"logs", "ckpt", NULL};
+    char *sub;
+    int i;
+
+    sub = xasprintf("%s/job.json", path);
+    if (!again && !access(sub, F_OK)) {
+        free(sub);
+        return err_set(err, ERR_INPUT, "%s has a run in it; go on with it by --resume auto, or give "
+                       "another folder with --run-dir", path);
+    }
+    free(sub);
+    for (i = 0; folders[i]; i++) {
+        sub = xasprintf("%s/%s", path, folders[i]);
+        if (make_all(sub, err)) {
+            free(sub);
+            return -1;
+        }
+        free(sub);
+    }
+    return 0;
+}
+
+int rundir_write(const char *path, const char *name, const void *data, size_t n, struct err *err)
+{
+    char *tmp = xasprintf("%s/.%s.tmp", path, name), *final = xasprintf("%s/%s", path, name);
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = -1;
+    const char *p = data;
+
+    while (fd >= 0 && n) {
+        ssize_t w = write(fd, p, n);
+
+        if (w < 0 && errno != EINTR)
+            break;
+        if (w > 0) {
+            p += w;
+            n -= (size_t)w;
+        }
+    }
+    if (fd >= 0 && !n && !fsync(fd) && !rename(tmp, final))
+        rc = 0;
+    if (rc)
+        err_set(err, ERR_JOB_IO, "cannot write %s: %m", final);
+    if (fd >= 0)
+        close(fd);
+    if (rc)
+        unlink(tmp);
+    free(tmp);
+    free(final);
+    return rc;
+}

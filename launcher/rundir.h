@@ -1,0 +1,16 @@
+/* The folder a run leaves behind: job.json, the job file, events.jsonl, metrics.jsonl, logs/, ckpt/. */
+#ifndef DS_RUNDIR_H
+#define DS_RUNDIR_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+
+/* The default path: ds-runs/NAME-YYYYmmdd-HHMMSS under cwd, with -2, -3 ... when that is taken. Owned. */
+char *rundir_name(const char *cwd, const char *name, double wall);
+/* Makes the folder with logs/ and ckpt/. again: it may have a run in it already (a resume); otherwise
+ * that is an error. */
+int rundir_make(const char *path, int again, struct err *err);
+/* Replaces DIR/name whole (a temporary name, synced, renamed). */
+int rundir_write(const char *path, const char *name, const void *data, size_t n, struct err *err);
+
+#endif
