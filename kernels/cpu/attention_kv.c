@@ -1,0 +1,95 @@
+/* Attention over a cache of keys and values (decode): few queries, many keys, so it is one pass
+ * over the cache per head with dot products and a running softmax. */
+#include "kernels/cpu/attention_pack.h"
+
+#define KEYS 64 /* keys whose scores are held at once */
+
+/* LANES elements of a cache row as floats */
+INLINE vf cached(const void *p, int64_t i, int64_t n, enum ds_dtype t)
+{
+    vf v = {0};
+
+    if (t != DS_F16)
+        return ldn(p, i, n, t == DS_BF16);
+    for (int64_t j = 0; j < LANES && i + j < n; j++)
+        v[j] = (float)((const _Float16 *)p)[i + j];
+    return v;
+}
+
+static void append(void *cache, const void *x, int64_t D, enum ds_dtype t, int bf)
+{
+    for (int64_t d = 0; d < D; d += LANES) {
+        vf v = ldn(x, d, D, bf);
+
+        if (t != DS_F16)
+            stn(cache, d, D, v, t == DS_BF16);
+        else
+            for (int64_t j = 0; j < LANES && d + j < D; j++)
+                ((_Float16 *)cache)[d + j] = (_Float16)v[j];
+    }
+}
+
+/* o (D) = softmax(scale q k^T) v over n keys */
+static void attend(float *o, const void *q, const char *k, const char *v, int64_t n, int64_t D,
+                   float scale, enum ds_dtype t, int bf)
+{
+    int64_t bytes = D * (int64_t)ds_dtype_bytes(t);
+    float max = -1e30f, sum = 0.0f;
+
+    memset(o, 0, (size_t)D * sizeof *o);
+    for (int64_t j0 = 0; j0 < n; j0 += KEYS) {
+        int64_t keys = n - j0 < KEYS ? n - j0 : KEYS;
+        float p[KEYS], top = max, fix;
+
+        for (int64_t j = 0; j < keys; j++) {
+            vf s = {0};
+
+            for (int64_t d = 0; d < D; d += LANES)
+                s += ldn(q, d, D, bf) * cached(k + (j0 + j) * bytes, d, D, t);
+            p[j] = vf_sum(s) * scale;
+            top = p[j] > top ? p[j] : top;
+        }
+        fix = vf_exp(vf_set(max - top))[0];
+        max = top;
+        sum *= fix;
+        for (int64_t d = 0; d < D; d++)
+            o[d] *= fix;
+        for (int64_t j = 0; j < keys; j++) {
+            float e = vf_exp(vf_set(p[j] - max))[0];
+
+            sum += e;
+            for (int64_t d = 0; d < D; d += LANES)
+                stn(o, d, D, ldn(o, d, D, 0) + cached(v + (j0 + j) * bytes, d, D, t) * e, 0);
+        }
+    }
+    for (int64_t d = 0; d < D; d++)
+        o[d] /= sum;
+}
+
+void K(attention_kv)(void *out, const void *qkv, const struct ds_attention *a, struct ds_kv *kv,
+                     enum ds_dtype dt, void *work, struct ds_stream *stream)
+{
+    int64_t B = a->B, H = a->H, G = a->G, D = a->D, T = a->T, row = (H + 2 * G) * D;
+    int64_t size = (int64_t)ds_dtype_bytes(kv->dtype), pad = (D + 15) / 16 * 16;
+    int bf = dt == DS_BF16;
+
+    for (int64_t x = 0; x < B * G * T; x++) {
+        int64_t b = x / (G * T), g = x / T % G, t = x % T;
+        int64_t slot = ((b * G + g) * kv->max + kv->past + t) * D * size;
+        const void *from = at(qkv, (b * T + t) * row, bf);
+
+        append((char *)kv->k + slot, at(from, (H + g) * D, bf), D, kv->dtype, bf);
+        append((char *)kv->v + slot, at(from, (H + G + g) * D, bf), D, kv->dtype, bf);
+    }
+#pragma omp parallel for schedule(dynamic, 1) if (B * H * T * kv->past * D > TEAM_MIN)
+    for (int64_t x = 0; x < B * T * H; x++) {
+        int64_t b = x / (T * H), t = x / H % T, h = x % H, g = h / (H / G);
+        int64_t head = (b * G + g) * kv->max * D * size;
+        float *o = (float *)work + omp_get_thread_num() * pad;
+
+        attend(o, at(qkv, (b * T + t) * row + h * D, bf), (char *)kv->k + head,
+               (char *)kv->v + head, kv->past + t + 1, D, a->scale, kv->dtype, bf);
+        for (int64_t d = 0; d < D; d += LANES)
+            stn(at_w(out, x * D, bf), d, D, ldn(o, d, D, 0), bf);
+    }
+}

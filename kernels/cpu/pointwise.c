@@ -1,0 +1,179 @@
+/* GELU, SwiGLU, sum of two arrays, rotary embedding: one pass over memory each. */
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/vec.h"
+
+/* GELU in the tanh form: with u = sqrt(2/pi) (x + 0.044715 x^3), 0.5 (1 + tanh u) = sigmoid(2u). */
+#define GELU_A 1.5957691216f /* 2 sqrt(2/pi) */
+#define GELU_B 0.044715f
+
+INLINE vf gelu_gate(vf x)
+{
+    return vf_sigmoid(x * GELU_A * (1.0f + GELU_B * x * x));
+}
+
+INLINE void gelu_span(void *y, const void *x, int64_t lo, int64_t hi, int bf)
+{
+    for (int64_t i = lo; i < hi; i += LANES) {
+        vf v = ldn(x, i, hi, bf);
+
+        stn(y, i, hi, v * gelu_gate(v), bf);
+    }
+}
+
+void K(gelu_fwd)(void *y, const void *x, int64_t n, enum ds_dtype dt, struct ds_stream *stream)
+{
+#pragma omp parallel if (n > TEAM_MIN)
+    {
+        int64_t lo, hi;
+
+        team_span(n, 1024, &lo, &hi);
+        if (dt == DS_BF16)
+            gelu_span(y, x, lo, hi, 1);
+        else
+            gelu_span(y, x, lo, hi, 0);
+    }
+}
+
+INLINE void gelu_bwd_span(void *dx, const void *dy, const void *x, int64_t lo, int64_t hi, int bf)
+{
+    for (int64_t i = lo; i < hi; i += LANES) {
+        vf v = ldn(x, i, hi, bf), g = gelu_gate(v);
+        vf slope = g + v * g * (1.0f - g) * (GELU_A * (1.0f + 3.0f * GELU_B * v * v));
+
+        stn(dx, i, hi, ldn(dy, i, hi, bf) * slope, bf);
+    }
+}
+
+void K(gelu_bwd)(void *dx, const void *dy, const void *x, int64_t n, enum ds_dtype dt,
+                 struct ds_stream *stream)
+{
+#pragma omp parallel if (n > TEAM_MIN)
+    {
+        int64_t lo, hi;
+
+        team_span(n, 1024, &lo, &hi);
+        if (dt == DS_BF16)
+            gelu_bwd_span(dx, dy, x, lo, hi, 1);
+        else
+            gelu_bwd_span(dx, dy, x, lo, hi, 0);
+    }
+}
+
+INLINE void swiglu_rows(void *y, const void *gu, int64_t N, int64_t F, int bf)
+{
+#pragma omp parallel for if (N * F > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++) {
+        const void *gate = at(gu, 2 * n * F, bf), *up = at(gu, (2 * n + 1) * F, bf);
+
+        for (int64_t f = 0; f < F; f += LANES) {
+            vf g = ldn(gate, f, F, bf);
+
+            stn(at_w(y, n * F, bf), f, F, g * vf_sigmoid(g) * ldn(up, f, F, bf), bf);
+        }
+    }
+}
+
+void K(swiglu_fwd)(void *y, const void *gu, int64_t N, int64_t F, enum ds_dtype dt,
+                   struct ds_stream *stream)
+{
+    if (dt == DS_BF16)
+        swiglu_rows(y, gu, N, F, 1);
+    else
+        swiglu_rows(y, gu, N, F, 0);
+}
+
+INLINE void swiglu_bwd_rows(void *dgu, const void *dy, const void *gu, int64_t N, int64_t F, int bf)
+{
+#pragma omp parallel for if (N * F > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++) {
+        const void *gate = at(gu, 2 * n * F, bf), *up = at(gu, (2 * n + 1) * F, bf);
+        void *dgate = at_w(dgu, 2 * n * F, bf), *dup = at_w(dgu, (2 * n + 1) * F, bf);
+
+        for (int64_t f = 0; f < F; f += LANES) {
+            vf g = ldn(gate, f, F, bf), u = ldn(up, f, F, bf), s = vf_sigmoid(g);
+            vf d = ldn(at(dy, n * F, bf), f, F, bf);
+
+            stn(dgate, f, F, d * u * (s + g * s * (1.0f - s)), bf);
+            stn(dup, f, F, d * g * s, bf);
+        }
+    }
+}
+
+void K(swiglu_bwd)(void *dgu, const void *dy, const void *gu, int64_t N, int64_t F,
+                   enum ds_dtype dt, struct ds_stream *stream)
+{
+    if (dt == DS_BF16)
+        swiglu_bwd_rows(dgu, dy, gu, N, F, 1);
+    else
+        swiglu_bwd_rows(dgu, dy, gu, N, F, 0);
+}
+
+INLINE void add_span(void *y, const void *a, const void *b, int64_t lo, int64_t hi, int bf)
+{
+    for (int64_t i = lo; i < hi; i += LANES)
+        stn(y, i, hi, ldn(a, i, hi, bf) + ldn(b, i, hi, bf), bf);
+}
+
+void K(add)(void *y, const void *a, const void *b, int64_t n, enum ds_dtype dt,
+            struct ds_stream *stream)
+{
+#pragma omp parallel if (n > TEAM_MIN)
+    {
+        int64_t lo, hi;
+
+        team_span(n, 1024, &lo, &hi);
+        if (dt == DS_BF16)
+            add_span(y, a, b, lo, hi, 1);
+        else
+            add_span(y, a, b, lo, hi, 0);
+    }
+}
+
+#define ROPE_PAIRS 64
+
+/* Rotates the pairs [i0, i0 + pairs) of every head of one row. */
+INLINE void rope_row(void *row, int64_t heads, int64_t D, int64_t i0, int64_t pairs,
+                     const float *cs, const float *sn, int bf)
+{
+    for (int64_t h = 0; h < heads; h++) {
+        void *a = at_w(row, h * D + i0, bf), *b = at_w(row, h * D + D / 2 + i0, bf);
+
+        for (int64_t i = 0; i < pairs; i += LANES) {
+            vf x = ldn(a, i, pairs, bf), y = ldn(b, i, pairs, bf);
+            vf c = ldn(cs, i, pairs, 0), s = ldn(sn, i, pairs, 0);
+
+            stn(a, i, pairs, x * c - y * s, bf);
+            stn(b, i, pairs, x * s + y * c, bf);
+        }
+    }
+}
+
+void K(rope)(void *qkv, const int32_t *pos, int64_t N, int64_t H, int64_t G, int64_t D, float theta,
+             int inverse, enum ds_dtype dt, struct ds_stream *stream)
+{
+    int bf = dt == DS_BF16;
+
+    for (int64_t i0 = 0; i0 < D / 2; i0 += ROPE_PAIRS) {
+        int64_t pairs = D / 2 - i0 < ROPE_PAIRS ? D / 2 - i0 : ROPE_PAIRS;
+        double freq[ROPE_PAIRS];
+
+        for (int64_t i = 0; i < pairs; i++)
+            freq[i] = pow(theta, -2.0 * (double)(i0 + i) / (double)D);
+#pragma omp parallel for if (N * (H + G) * D > TEAM_MIN)
+        for (int64_t n = 0; n < N; n++) {
+            float cs[ROPE_PAIRS], sn[ROPE_PAIRS];
+            void *row = at_w(qkv, n * (H + 2 * G) * D, bf);
+
+            for (int64_t i = 0; i < pairs; i++) {
+                double angle = pos[n] * freq[i];
+
+                cs[i] = (float)cos(angle);
+                sn[i] = (float)sin(inverse ? -angle : angle);
+            }
+            if (bf)
+                rope_row(row, H + G, D, i0, pairs, cs, sn, 1);
+            else
+                rope_row(row, H + G, D, i0, pairs, cs, sn, 0);
+        }
+    }
+}
