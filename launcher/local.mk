@@ -1,3 +1,4 @@
 # launcher: ds-launch, ds-agent.
 include launcher/front.mk
 include launcher/ssh.mk
+include launcher/agent.mk

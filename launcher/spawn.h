@@ -51,7 +51,7 @@ struct spawn {
     int umask;           /* -1: the agent's */
     char **env; int nenv; /* over the agent's own environment: NAME=VALUE sets, NAME alone removes */
     uint8_t *job; size_t job_len; /* settings as INI text: key "job" */
-    struct spawn_rank *rank; int nranks; /* of this node */
+    struct spawn_rank *rank; int nranks; /* of this node: rank[i].local_rank == i, ranks ascending */
 };
 
 /* Appends the payload. */

@@ -1,1 +1,2 @@
 # fuzz entries of launcher
+include tests/fuzz/agent.mk

@@ -1,1 +1,2 @@
 # unit tests of launcher
+include tests/unit/agent.mk

@@ -1,0 +1,54 @@
+/* Frames between front end and agent: see msg.h. Invariant of a decoder: in.data[0..taken) was returned
+ * already and goes at the next feed; a frame is judged by its header before its body is there. */
+#include "launcher/msg.h"
+
+#define HEADER_BYTES 9  /* length, type, epoch */
+#define COUNTED_BYTES 5 /* of which the length counts type and epoch */
+
+void msg_put(struct buf *out, enum msg_type type, uint32_t epoch, const void *data, size_t n)
+{
+    put_u32(out, (uint32_t)(COUNTED_BYTES + n));
+    put_u8(out, (uint8_t)type);
+    put_u32(out, epoch);
+    buf_add(out, data, n);
+}
+
+void msg_feed(struct msg_decoder *d, const void *data, size_t n)
+{
+    if (d->taken) {
+        buf_drop(&d->in, d->taken);
+        d->taken = 0;
+    }
+    buf_add(&d->in, data, n);
+}
+
+int msg_next(struct msg_decoder *d, struct msg *m, struct err *err)
+{
+    size_t have = d->in.len - d->taken;
+    struct reader r = reader_of(d->in.data ? d->in.data + d->taken : NULL, have);
+    uint32_t len;
+
+    if (have < HEADER_BYTES)
+        return 0;
+    len = get_u32(&r);
+    m->type = (enum msg_type)get_u8(&r);
+    m->epoch = get_u32(&r);
+    if (len < COUNTED_BYTES || len > MSG_MAX_BYTES)
+        return err_set(err, ERR_NODE, "a frame of %u bytes is not ours (at most %u): something else "
+                       "writes into the channel", len, MSG_MAX_BYTES);
+    if (m->type < MSG_HELLO || m->type > MSG_END)
+        return err_set(err, ERR_NODE, "a frame of type %d is not ours: something else writes into the "
+                       "channel", (int)m->type);
+    m->len = len - COUNTED_BYTES;
+    m->data = r.p;
+    if (have < HEADER_BYTES + (size_t)m->len)
+        return 0;
+    d->taken += HEADER_BYTES + m->len;
+    return 1;
+}
+
+void msg_decoder_clear(struct msg_decoder *d)
+{
+    buf_clear(&d->in);
+    d->taken = 0;
+}

@@ -1,0 +1,229 @@
+/* The environment of a rank: see rankenv.h and DESIGN 4.2 (the names that torchrun, deepspeed and Open
+ * MPI's users know). Invariant: a name stands in the result at most once. */
+#include "launcher/rankenv.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct env {
+    char **v; /* NAME=VALUE, owned; NULL at the end */
+    int n, cap;
+};
+
+/* What a ds-launch sets itself: never inherited from one around us. */
+static const char *const own_names[] = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "NODE_RANK", "GROUP_RANK",
+    "CROSS_RANK", "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT", "DS_JOB_ID", "DS_EPOCH", "DS_AGENT_FD",
+    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+};
+
+/* What it sets unless the user did: an inherited value is the user's, unless a ds-launch is around us. */
+static const char *const user_names[] = {
+    "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
+    "UCX_NET_DEVICES",
+};
+
+#define COUNT(a) (sizeof(a) / sizeof *(a))
+
+static int is_name(const char *entry, const char *name, size_t len)
+{
+    return strncmp(entry, name, len) == 0 && entry[len] == '=';
+}
+
+static int env_find(const struct env *e, const char *name, size_t len)
+{
+    for (int i = 0; i < e->n; i++)
+        if (is_name(e->v[i], name, len))
+            return i;
+    return -1;
+}
+
+static void env_remove(struct env *e, const char *name, size_t len)
+{
+    int i = env_find(e, name, len);
+
+    if (i < 0)
+        return;
+    free(e->v[i]);
+    e->v[i] = e->v[--e->n];
+    e->v[e->n] = NULL;
+}
+
+/* Takes over entry. */
+static void env_put(struct env *e, char *entry)
+{
+    env_remove(e, entry, strcspn(entry, "="));
+    ARRAY_GROW(e->v, e->n + 1, e->cap);
+    e->v[e->n++] = entry;
+    e->v[e->n] = NULL;
+}
+
+static int env_has(const struct env *e, const char *name)
+{
+    return env_find(e, name, strlen(name)) >= 0;
+}
+
+static void env_set(struct env *e, const char *name, const char *value)
+{
+    env_put(e, xasprintf("%s=%s", name, value));
+}
+
+static void env_set_int(struct env *e, const char *name, int64_t value)
+{
+    env_put(e, xasprintf("%s=%lld", name, (long long)value));
+}
+
+const char *rankenv_value(char *const *env, const char *name)
+{
+    size_t len = strlen(name);
+
+    for (; *env; env++)
+        if (is_name(*env, name, len))
+            return *env + len + 1;
+    return NULL;
+}
+
+/* base without what an outer ds-launch left, then the user's entries over it. */
+static void env_init(struct env *e, const struct spawn *s, char *const *base)
+{
+    int nested = rankenv_value(base, "DS_JOB_ID") != NULL;
+
+    memset(e, 0, sizeof *e);
+    for (; *base; base++)
+        if (strchr(*base, '='))
+            env_put(e, xstrdup(*base));
+    for (size_t i = 0; i < COUNT(own_names); i++)
+        env_remove(e, own_names[i], strlen(own_names[i]));
+    for (size_t i = 0; nested && i < COUNT(user_names); i++)
+        env_remove(e, user_names[i], strlen(user_names[i]));
+    for (int i = 0; i < s->nenv; i++) {
+        if (strchr(s->env[i], '='))
+            env_put(e, xstrdup(s->env[i]));
+        else
+            env_remove(e, s->env[i], strlen(s->env[i]));
+    }
+    ARRAY_GROW(e->v, e->n + 1, e->cap);
+    e->v[e->n] = NULL;
+}
+
+static void set_identity(struct env *e, const struct spawn *s, int i, uint32_t epoch)
+{
+    env_set_int(e, "RANK", s->rank[i].rank);
+    env_set_int(e, "WORLD_SIZE", s->world);
+    env_set_int(e, "LOCAL_RANK", s->rank[i].local_rank);
+    env_set_int(e, "LOCAL_WORLD_SIZE", s->nranks);
+    env_set_int(e, "LOCAL_SIZE", s->nranks);
+    env_set_int(e, "NODE_RANK", s->node);
+    env_set_int(e, "GROUP_RANK", s->node);
+    env_set_int(e, "CROSS_RANK", s->node);
+    env_set_int(e, "CROSS_SIZE", s->nodes);
+    env_set(e, "MASTER_ADDR", s->master_addr);
+    env_set_int(e, "MASTER_PORT", s->master_port);
+    env_set(e, "DS_JOB_ID", s->job_id);
+    env_set_int(e, "DS_EPOCH", epoch);
+    env_set(e, "TORCHELASTIC_RUN_ID", s->job_id);
+    env_set_int(e, "TORCHELASTIC_RESTART_COUNT", s->restarts);
+}
+
+/* Entry number i of the comma-separated list, NULL when it has fewer. Owned. */
+static char *list_entry(const char *list, int i)
+{
+    for (; i > 0; i--) {
+        list += strcspn(list, ",");
+        if (!*list)
+            return NULL;
+        list++;
+    }
+    return *list ? xstrndup(list, strcspn(list, ",")) : NULL;
+}
+
+/* All devices of the node's ranks, in order of local rank, so that LOCAL_RANK is the index. Where the
+ * site already masks devices, ours count within its mask. */
+static int set_devices(struct env *e, const struct spawn *s, char *const *base, struct err *err)
+{
+    const char *allowed = rankenv_value(base, "CUDA_VISIBLE_DEVICES");
+    struct buf list = BUF_INIT;
+
+    for (int i = 0; i < s->nranks; i++) {
+        int device = s->rank[i].device;
+        char *id = allowed && *allowed ? list_entry(allowed, device) : xasprintf("%d", device);
+
+        if (device < 0) {
+            free(id);
+            continue;
+        }
+        if (!id) {
+            err_set(err, ERR_INPUT_LIMIT, "%s: rank %d wants device %d, but CUDA_VISIBLE_DEVICES=%s on "
+                    "that node has no such entry: ask for fewer slots there", s->host, s->rank[i].rank,
+                    device, allowed);
+            buf_clear(&list);
+            return -1;
+        }
+        buf_addf(&list, list.len ? ",%s" : "%s", id);
+        free(id);
+    }
+    if (list.len)
+        env_set(e, "CUDA_VISIBLE_DEVICES", list.data);
+    buf_clear(&list);
+    return 0;
+}
+
+static int user_set(const struct spawn *s, const char *name)
+{
+    for (int i = 0; i < s->nenv; i++)
+        if (is_name(s->env[i], name, strlen(name)))
+            return 1;
+    return 0;
+}
+
+/* Threads: all processors the rank is bound to, or its share of the agent's. */
+static int default_threads(const struct spawn *s, int i, int cores)
+{
+    uint8_t set[4096];
+    int n = 0;
+
+    if (s->threads > 0)
+        return s->threads;
+    if (cpus_parse(s->rank[i].cpus, set, (int)sizeof set) == 0)
+        for (size_t k = 0; k < sizeof set; k++)
+            n += set[k];
+    if (!n)
+        n = cores / s->nranks;
+    return n > 0 ? n : 1;
+}
+
+char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, int cores,
+                    char *const *base, struct err *err)
+{
+    struct env e;
+
+    env_init(&e, s, base);
+    if (!user_set(s, "CUDA_VISIBLE_DEVICES") && set_devices(&e, s, base, err)) {
+        rankenv_free(e.v);
+        return NULL;
+    }
+    set_identity(&e, s, i, epoch);
+    if (agent_fd >= 0)
+        env_set_int(&e, "DS_AGENT_FD", agent_fd);
+    if (!env_has(&e, "OMP_NUM_THREADS"))
+        env_set_int(&e, "OMP_NUM_THREADS", default_threads(s, i, cores));
+    for (size_t k = 1; *s->interface && k < COUNT(user_names); k++)
+        if (!env_has(&e, user_names[k]))
+            env_set(&e, user_names[k], s->interface);
+    return e.v;
+}
+
+char **rankenv_plain(const struct spawn *s, char *const *base)
+{
+    struct env e;
+
+    env_init(&e, s, base);
+    return e.v;
+}
+
+void rankenv_free(char **env)
+{
+    for (int i = 0; env && env[i]; i++)
+        free(env[i]);
+    free(env);
+}

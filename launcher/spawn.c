@@ -1,0 +1,392 @@
+/* HELLO, SPAWN and CHECK payloads: see spawn.h. Each struct has its put and get side by side, in the same
+ * order of fields. Invariant: a count from the wire is believed only as far as bytes are left, so a
+ * bad payload can't make us allocate more than a small multiple of its own size. */
+#include "launcher/spawn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A count of elements that take at least min bytes each; fails the reader when they can't all be there. */
+static int get_count(struct reader *r, size_t min)
+{
+    uint32_t n = get_u32(r);
+
+    if (n > (size_t)(r->end - r->p) / min) {
+        r->failed = 1;
+        r->p = r->end;
+        return 0;
+    }
+    return (int)n;
+}
+
+static void put_strings(struct buf *out, char *const *s, int n)
+{
+    put_u32(out, (uint32_t)n);
+    for (int i = 0; i < n; i++)
+        put_str(out, s[i]);
+}
+
+/* NULL at the end. */
+static char **get_strings(struct reader *r, int *n)
+{
+    int count = get_count(r, 4);
+    char **s = xcalloc((size_t)count + 1, sizeof *s);
+
+    for (int i = 0; i < count; i++)
+        s[i] = get_str(r);
+    *n = count;
+    return s;
+}
+
+static void free_strings(char **s, int n)
+{
+    for (int i = 0; i < n; i++)
+        free(s[i]);
+    free(s);
+}
+
+static int get_int(struct reader *r)
+{
+    return (int)(int32_t)get_u32(r);
+}
+
+static void put_int(struct buf *out, int v)
+{
+    put_u32(out, (uint32_t)v);
+}
+
+static void put_ranks(struct buf *out, const struct spawn_rank *rank, int n)
+{
+    put_u32(out, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        put_int(out, rank[i].rank);
+        put_int(out, rank[i].local_rank);
+        put_int(out, rank[i].device);
+        put_str(out, rank[i].cpus);
+    }
+}
+
+static struct spawn_rank *get_ranks(struct reader *r, int *n)
+{
+    struct spawn_rank *rank;
+
+    *n = get_count(r, 16);
+    rank = xcalloc((size_t)*n, sizeof *rank);
+    for (int i = 0; i < *n; i++) {
+        rank[i].rank = get_int(r);
+        rank[i].local_rank = get_int(r);
+        rank[i].device = get_int(r);
+        rank[i].cpus = get_str(r);
+    }
+    return rank;
+}
+
+void spawn_put(struct buf *out, const struct spawn *s)
+{
+    put_str(out, s->job_id);
+    put_str(out, s->host);
+    put_int(out, s->restarts);
+    put_int(out, s->nodes);
+    put_int(out, s->node);
+    put_int(out, s->world);
+    for (int i = 0; i < s->world; i++)
+        put_int(out, s->node_of[i]);
+    put_str(out, s->address);
+    put_str(out, s->interface);
+    put_str(out, s->master_addr);
+    put_int(out, s->master_port);
+    buf_add(out, s->key, sizeof s->key);
+    put_i64(out, s->grace_ms);
+    put_i64(out, s->ping_limit_ms);
+    put_i64(out, s->check_ms);
+    put_int(out, s->threads);
+    put_u8(out, s->engine != 0);
+    put_u8(out, s->pass_local_rank != 0);
+    put_int(out, s->stdin_rank);
+    put_strings(out, s->argv, s->argc);
+    put_str(out, s->cwd);
+    put_int(out, s->umask);
+    put_strings(out, s->env, s->nenv);
+    put_bytes(out, s->job, (uint32_t)s->job_len);
+    put_ranks(out, s->rank, s->nranks);
+}
+
+static void get_world(struct reader *r, struct spawn *s)
+{
+    s->nodes = get_int(r);
+    s->node = get_int(r);
+    s->world = get_count(r, 4);
+    s->node_of = xcalloc((size_t)s->world, sizeof *s->node_of);
+    for (int i = 0; i < s->world; i++)
+        s->node_of[i] = get_int(r);
+}
+
+static void get_key(struct reader *r, struct spawn *s)
+{
+    for (size_t i = 0; i < sizeof s->key; i++)
+        s->key[i] = get_u8(r);
+}
+
+/* What the rest of the agent relies on. */
+static int spawn_check(const struct spawn *s, struct err *err)
+{
+    if (s->world < 0 || s->nodes < 1 || s->node < 0 || s->node >= s->nodes)
+        return err_set(err, ERR_JOB_INTERNAL, "node %d of %d, %d ranks", s->node, s->nodes, s->world);
+    if (s->argc < 1)
+        return err_set(err, ERR_JOB_INTERNAL, "no program to start");
+    for (int i = 0; i < s->world; i++)
+        if (s->node_of[i] < 0 || s->node_of[i] >= s->nodes)
+            return err_set(err, ERR_JOB_INTERNAL, "rank %d is on node %d of %d", i, s->node_of[i],
+                           s->nodes);
+    for (int i = 0; i < s->nranks; i++) {
+        const struct spawn_rank *a = &s->rank[i];
+
+        if (a->rank < 0 || a->rank >= s->world || s->node_of[a->rank] != s->node)
+            return err_set(err, ERR_JOB_INTERNAL, "rank %d is not one of node %d", a->rank, s->node);
+        if (a->local_rank != i || (i && s->rank[i - 1].rank >= a->rank))
+            return err_set(err, ERR_JOB_INTERNAL, "rank %d has local rank %d in place %d", a->rank,
+                           a->local_rank, i);
+    }
+    return 0;
+}
+
+int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
+{
+    struct reader r = reader_of(data, n);
+    const uint8_t *job;
+    uint32_t job_len;
+    int rc;
+
+    memset(s, 0, sizeof *s);
+    s->job_id = get_str(&r);
+    s->host = get_str(&r);
+    s->restarts = get_int(&r);
+    get_world(&r, s);
+    s->address = get_str(&r);
+    s->interface = get_str(&r);
+    s->master_addr = get_str(&r);
+    s->master_port = get_int(&r);
+    get_key(&r, s);
+    s->grace_ms = get_i64(&r);
+    s->ping_limit_ms = get_i64(&r);
+    s->check_ms = get_i64(&r);
+    s->threads = get_int(&r);
+    s->engine = get_u8(&r);
+    s->pass_local_rank = get_u8(&r);
+    s->stdin_rank = get_int(&r);
+    s->argv = get_strings(&r, &s->argc);
+    s->cwd = get_str(&r);
+    s->umask = get_int(&r);
+    s->env = get_strings(&r, &s->nenv);
+    job = get_bytes(&r, &job_len);
+    s->job = xmalloc(job_len + 1u);
+    if (job_len)
+        memcpy(s->job, job, job_len);
+    s->job[job_len] = 0;
+    s->job_len = job_len;
+    s->rank = get_ranks(&r, &s->nranks);
+    rc = reader_done(&r) ? spawn_check(s, err)
+                         : err_set(err, ERR_JOB_INTERNAL, "the job table is cut short or too long");
+    if (rc)
+        spawn_clear(s);
+    return rc;
+}
+
+void spawn_clear(struct spawn *s)
+{
+    free(s->job_id);
+    free(s->host);
+    free(s->node_of);
+    free(s->address);
+    free(s->interface);
+    free(s->master_addr);
+    free_strings(s->argv, s->argc);
+    free(s->cwd);
+    free_strings(s->env, s->nenv);
+    free(s->job);
+    for (int i = 0; i < s->nranks; i++)
+        free(s->rank[i].cpus);
+    free(s->rank);
+    memset(s, 0, sizeof *s);
+}
+
+static void put_ifaces(struct buf *out, const struct hello_iface *iface, int n)
+{
+    put_u32(out, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        put_str(out, iface[i].name);
+        put_str(out, iface[i].address);
+        put_int(out, iface[i].prefix);
+        put_u8(out, iface[i].loopback != 0);
+    }
+}
+
+static struct hello_iface *get_ifaces(struct reader *r, int *n)
+{
+    struct hello_iface *iface;
+
+    *n = get_count(r, 13);
+    iface = xcalloc((size_t)*n, sizeof *iface);
+    for (int i = 0; i < *n; i++) {
+        iface[i].name = get_str(r);
+        iface[i].address = get_str(r);
+        iface[i].prefix = get_int(r);
+        iface[i].loopback = get_u8(r);
+    }
+    return iface;
+}
+
+static void put_numa(struct buf *out, const struct hello_numa *numa, int n)
+{
+    put_u32(out, (uint32_t)n);
+    for (int i = 0; i < n; i++) {
+        put_int(out, numa[i].id);
+        put_str(out, numa[i].cpus);
+        put_u64(out, numa[i].mem_bytes);
+    }
+}
+
+static struct hello_numa *get_numa(struct reader *r, int *n)
+{
+    struct hello_numa *numa;
+
+    *n = get_count(r, 16);
+    numa = xcalloc((size_t)*n, sizeof *numa);
+    for (int i = 0; i < *n; i++) {
+        numa[i].id = get_int(r);
+        numa[i].cpus = get_str(r);
+        numa[i].mem_bytes = get_u64(r);
+    }
+    return numa;
+}
+
+void hello_put(struct buf *out, const struct hello *h)
+{
+    put_str(out, h->build_id); /* first: read alone when the builds differ */
+    put_str(out, h->machine);
+    put_str(out, h->kernel);
+    put_str(out, h->hostname);
+    put_str(out, h->boot_id);
+    put_str(out, h->cwd);
+    put_int(out, h->pid);
+    put_int(out, h->cores);
+    put_str(out, h->cpus);
+    put_u64(out, h->mem_bytes);
+    put_u64(out, h->mem_available_bytes);
+    put_int(out, h->devices);
+    put_int(out, h->port);
+    put_str(out, h->rank_program);
+    put_ifaces(out, h->iface, h->nifaces);
+    put_numa(out, h->numa, h->nnuma);
+}
+
+int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
+{
+    struct reader r = reader_of(data, n);
+
+    memset(h, 0, sizeof *h);
+    h->build_id = get_str(&r);
+    if (!r.failed && strcmp(h->build_id, build_id())) {
+        err_set(err, ERR_NODE, "the agent is of build %s, ds-launch of build %s: install the same "
+                "package on both", h->build_id, build_id());
+        hello_clear(h);
+        return -1;
+    }
+    h->machine = get_str(&r);
+    h->kernel = get_str(&r);
+    h->hostname = get_str(&r);
+    h->boot_id = get_str(&r);
+    h->cwd = get_str(&r);
+    h->pid = get_int(&r);
+    h->cores = get_int(&r);
+    h->cpus = get_str(&r);
+    h->mem_bytes = get_u64(&r);
+    h->mem_available_bytes = get_u64(&r);
+    h->devices = get_int(&r);
+    h->port = get_int(&r);
+    h->rank_program = get_str(&r);
+    h->iface = get_ifaces(&r, &h->nifaces);
+    h->numa = get_numa(&r, &h->nnuma);
+    if (reader_done(&r))
+        return 0;
+    hello_clear(h);
+    return err_set(err, ERR_NODE, "the agent's greeting is cut short or too long");
+}
+
+void hello_clear(struct hello *h)
+{
+    free(h->build_id);
+    free(h->machine);
+    free(h->kernel);
+    free(h->hostname);
+    free(h->boot_id);
+    free(h->cwd);
+    free(h->cpus);
+    free(h->rank_program);
+    for (int i = 0; i < h->nifaces; i++) {
+        free(h->iface[i].name);
+        free(h->iface[i].address);
+    }
+    free(h->iface);
+    for (int i = 0; i < h->nnuma; i++)
+        free(h->numa[i].cpus);
+    free(h->numa);
+    memset(h, 0, sizeof *h);
+}
+
+/* The end of the run of set processors that begins at i. */
+static int run_end(const uint8_t *set, int max, int i)
+{
+    while (i < max && set[i])
+        i++;
+    return i;
+}
+
+void cpus_print(const uint8_t *set, int max, struct buf *out)
+{
+    int first = 1;
+
+    for (int i = 0; i < max; i++) {
+        int end = run_end(set, max, i);
+
+        if (end == i)
+            continue;
+        buf_addf(out, first ? "%d" : ",%d", i);
+        if (end > i + 1)
+            buf_addf(out, "-%d", end - 1);
+        first = 0;
+        i = end;
+    }
+}
+
+/* Digits at *p as a number below max, -1 otherwise. */
+static int cpu_number(const char **p, int max)
+{
+    int v = 0;
+
+    if (**p < '0' || **p > '9')
+        return -1;
+    for (; **p >= '0' && **p <= '9'; (*p)++)
+        if ((v = v * 10 + (**p - '0')) >= max)
+            return -1;
+    return v;
+}
+
+int cpus_parse(const char *text, uint8_t *set, int max)
+{
+    memset(set, 0, (size_t)max);
+    for (const char *p = text; *p && *p != '\n';) {
+        int from = cpu_number(&p, max), to = from;
+
+        if (from >= 0 && *p == '-') {
+            p++;
+            to = cpu_number(&p, max);
+        }
+        if (from < 0 || to < from || (*p && *p != ',' && *p != '\n'))
+            return -1;
+        memset(set + from, 1, (size_t)(to - from + 1));
+        if (*p == ',' && !*++p)
+            return -1;
+    }
+    return 0;
+}

@@ -1,0 +1,13 @@
+# unit tests of what front end and agent share, and of the agent
+AGENT_UNIT_TESTS = tests/unit/test_msg tests/unit/test_rankenv
+if HAVE_CMOCKA
+check_PROGRAMS += $(AGENT_UNIT_TESTS)
+TESTS += $(AGENT_UNIT_TESTS)
+endif
+AGENT_TEST_LIBS = libmsg.a libdsbase.a $(CMOCKA_LIBS)
+tests_unit_test_msg_SOURCES = tests/unit/test_msg.c
+tests_unit_test_msg_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_msg_LDADD = $(AGENT_TEST_LIBS)
+tests_unit_test_rankenv_SOURCES = tests/unit/test_rankenv.c
+tests_unit_test_rankenv_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_rankenv_LDADD = $(AGENT_TEST_LIBS)
