@@ -52,10 +52,7 @@ static void bind_params(struct exec *e)
         for (int i = 0; i < m->nparams[l]; i++) {
             uint64_t at = e->table->at[l][i];
 
-            if (m->param[l][i].flags & DS_KEEP_F32)
-                e->w[l][i] = e->mem.master + at;
-            else
-                e->w[l][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
+            e->w[l][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
             e->g[l][i] = (struct ds_grad){e->mem.grad ? e->mem.grad + at : NULL, DS_F32, 0};
             e->first[l][i] = 1;
         }
@@ -211,9 +208,16 @@ int exec_create(struct exec **out, const struct model *m, const struct param_tab
                 const struct exec_memory *mem, const struct kernels *k, struct device *dev,
                 struct err *err)
 {
-    struct exec *e = xcalloc(1, sizeof *e);
+    struct exec *e;
 
-    (void)err;
+    for (int l = 0; l < m->n; l++)
+        for (int i = 0; i < m->nparams[l]; i++)
+            if (m->param[l][i].flags & DS_KEEP_F32 && mem->dtype != DS_F32)
+                return err_set(err, ERR_INPUT_LIMIT,
+                               "parameter %s.%s asks for fp32 beside 16-bit weights, which this build "
+                               "cannot gather; drop the flag or train in fp32",
+                               m->site[l].name, m->param[l][i].name);
+    e = xcalloc(1, sizeof *e);
     e->model = m;
     e->table = t;
     e->mem = *mem;

@@ -12,7 +12,6 @@ struct exec;
 
 struct exec_memory { /* what the weights and gradients are, all flats one after the other */
     void *weight;    /* compute type */
-    float *master;   /* for KEEP_F32 parameters */
     float *grad;     /* NULL: no backward */
     enum ds_dtype dtype;
 };

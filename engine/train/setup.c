@@ -105,6 +105,10 @@ static int check_limits(const struct setup *s, struct err *err)
             return err_set(err, ERR_INPUT_LIMIT,
                            "[parallel] %s = %d: this build runs the data axis only; set it to 1",
                            axis[a], s->mesh.size[a]);
+    if (s->job.zero_stage > 1)
+        return err_set(err, ERR_INPUT_LIMIT,
+                       "zero_optimization.stage = %lld: this build has stages 0 and 1",
+                       (long long)s->job.zero_stage);
     if (s->model->max_T && s->job.seq_len > s->model->max_T)
         return err_set(err, ERR_INPUT,
                        "data.seq_len %lld is more than the model's n_positions %lld; lower the one or "
@@ -210,7 +214,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
 
-    zero_bytes(s->table->numel, s->dtype, bytes);
+    zero_bytes(s->table->numel, s->dtype, (int)s->job.zero_stage, s->table->ranks, bytes);
     buf_addf(out, "  model    %d layers, %s parameters, %s%s\n", s->model->n, human(n, a),
              s->dtype == DS_BF16 ? "bf16 with fp32 masters" : "fp32",
              s->dtype == DS_BF16 && !kernels_cpu_bf16_native() ? " (emulated: no AVX-512 BF16)" : "");

@@ -10,68 +10,57 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const kinds[] = {"w", "m", "v"};
+static const char *const kinds[ZERO_KINDS] = {"w", "m", "v"};
 
-static float *array(struct zero *z, int kind)
-{
-    return kind == 0 ? z->master : kind == 1 ? z->m : z->v;
-}
-
+/* Moments of what is never updated are not stored. */
 static int kinds_of(const struct param_tensor *x)
 {
-    return x->flags & (DS_FROZEN | DS_BUFFER) ? 1 : 3;
+    return x->flags & (DS_FROZEN | DS_BUFFER) ? 1 : ZERO_KINDS;
 }
 
 static struct ckpt_entry whole(const struct param_tensor *x, int kind)
 {
-    struct ckpt_entry e = {.name = x->name, .kind = kinds[kind], .ndim = x->cols > 1 ? 2 : 1,
-                           .shape = {x->rows, x->cols}, .first = 0, .count = x->numel};
-
-    if (e.ndim == 1)
-        e.shape[1] = 0;
-    return e;
+    return (struct ckpt_entry){.name = x->name, .kind = kinds[kind], .ndim = x->cols > 1 ? 2 : 1,
+                               .shape = {x->rows, x->cols > 1 ? x->cols : 0}, .count = x->numel};
 }
 
-/* Every tensor of the model once. where != 0: data points into the states. kinds_wanted: 1 = w only. */
-static int all_tensors(struct train *t, int where, int kinds_wanted, struct ckpt_entry **out)
+/* Every tensor of the model once, as the manifest lists them. */
+static int all_tensors(struct train *t, struct ckpt_entry **out)
 {
     const struct param_table *pt = t->setup->table;
     int n = 0;
 
-    *out = xcalloc((size_t)pt->ntensors * 3 + 1, sizeof **out);
-    for (int f = 0; f < pt->nflats; f++)
-        for (int i = pt->flat[f].first; i < pt->flat[f].first + pt->flat[f].ntensors; i++)
-            for (int k = 0; k < kinds_of(&pt->tensor[i]) && k < kinds_wanted; k++) {
-                (*out)[n] = whole(&pt->tensor[i], k);
-                if (where)
-                    (*out)[n].data = array(t->zero, k) + pt->flat[f].base + pt->tensor[i].offset;
-                n++;
-            }
+    *out = xcalloc((size_t)pt->ntensors * ZERO_KINDS + 1, sizeof **out);
+    for (int i = 0; i < pt->ntensors; i++)
+        for (int k = 0; k < kinds_of(&pt->tensor[i]) && pt->tensor[i].alias < 0; k++)
+            (*out)[n++] = whole(&pt->tensor[i], k);
     return n;
 }
 
-static int own_slices(struct train *t, struct ckpt_entry **out)
+/* The ranges of tensors in slices [first, first + nslices), with their place in the states. */
+static int slices(struct train *t, int first, int nslices, int kinds_wanted, struct ckpt_entry **out)
 {
     const struct param_table *pt = t->setup->table;
-    int n = 0, rank = t->comm->rank;
+    int n = 0, cap = 0;
 
-    *out = xcalloc((size_t)pt->ntensors * 3 + 1, sizeof **out);
-    for (int f = 0; f < pt->nflats; f++) {
-        uint64_t base = pt->flat[f].base + (uint64_t)rank * pt->flat[f].slice;
-        struct param_seg *seg;
-        int nsegs = param_segments(pt, f, rank, &seg);
+    *out = NULL;
+    for (int f = 0; f < pt->nflats; f++)
+        for (int r = first; r < first + nslices; r++) {
+            struct param_seg *seg;
+            int nsegs = param_segments(pt, f, r, &seg);
 
-        for (int s = 0; s < nsegs; s++)
-            for (int k = 0; k < kinds_of(&pt->tensor[seg[s].tensor]); k++) {
-                struct ckpt_entry e = whole(&pt->tensor[seg[s].tensor], k);
+            for (int s = 0; s < nsegs; s++)
+                for (int k = 0; k < kinds_of(&pt->tensor[seg[s].tensor]) && k < kinds_wanted; k++) {
+                    struct ckpt_entry e = whole(&pt->tensor[seg[s].tensor], k);
 
-                e.first = seg[s].lo;
-                e.count = seg[s].hi - seg[s].lo;
-                e.data = array(t->zero, k) + base + seg[s].at;
-                (*out)[n++] = e;
-            }
-        free(seg);
-    }
+                    e.first = seg[s].lo;
+                    e.count = seg[s].hi - seg[s].lo;
+                    e.data = zero_slice(t->zero, (enum zero_kind)k, f, r) + seg[s].at;
+                    ARRAY_GROW(*out, n, cap);
+                    (*out)[n++] = e;
+                }
+            free(seg);
+        }
     return n;
 }
 
@@ -107,8 +96,8 @@ int train_save(struct train *t, struct err *err)
 
     if (!t->writer || t->saved_step == t->step)
         return 0;
-    n = own_slices(t, &own);
-    nall = all_tensors(t, 0, 3, &all);
+    n = slices(t, t->comm->rank, 1, ZERO_KINDS, &own);
+    nall = all_tensors(t, &all);
     describe(t, &meta);
     rc = ckpt_save(t->writer, &meta, own, n, all, nall, err);
     t->saved_step = t->step;
@@ -158,13 +147,12 @@ static int differ(struct train *t, const struct ckpt_meta *meta, const char *pat
 
 static int fill(struct train *t, struct ckpt *c, int kinds_wanted, struct err *err)
 {
-    struct ckpt_entry *all;
-    int n = all_tensors(t, 1, kinds_wanted, &all);
-    int rc = ckpt_read(c, all, n, err);
+    struct ckpt_entry *held;
+    int n = slices(t, t->zero->first, t->zero->nslices, kinds_wanted, &held);
+    int rc = ckpt_read(c, held, n, err);
 
-    free(all);
-    zero_refresh(t->zero);
-    return rc;
+    free(held);
+    return rc ? rc : zero_refresh(t->zero, err);
 }
 
 static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
@@ -196,7 +184,7 @@ int train_resume(struct train *t, const char *path, struct err *err)
         return -1;
     rc = check_meta(t, c, err);
     if (!rc)
-        rc = fill(t, c, 3, err);
+        rc = fill(t, c, ZERO_KINDS, err);
     if (!rc) {
         const struct ckpt_meta *m = ckpt_meta(c);
 

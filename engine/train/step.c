@@ -116,8 +116,10 @@ static int update(struct train *t, const double sums[3], struct err *err)
     const struct job *job = &t->setup->job;
     const char *tensor = NULL;
     int bad = 0;
-    double norm = zero_norm(t->zero, &bad, &tensor);
+    double norm;
 
+    if (zero_norm(t->zero, &norm, &bad, &tensor, err) < 0)
+        return -1;
     t->loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
     t->scalars.grad_scale = (float)multiplier(t, sums[1], norm);
     t->scalars.skip = bad || !isfinite(t->loss) || sums[1] <= 0;
@@ -131,7 +133,8 @@ static int update(struct train *t, const double sums[3], struct err *err)
         t->scalars.update = t->update + 1;
         t->scalars.lr = (float)schedule_lr(
             job, (double)t->applied / (double)job->train_batch_size, (double)t->setup->total_steps);
-        zero_update(t->zero, &t->scalars);
+        if (zero_update(t->zero, &t->scalars, err) < 0)
+            return -1;
         t->update++;
         t->applied += job->train_batch_size;
     }

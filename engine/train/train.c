@@ -30,7 +30,7 @@ static int make_states(struct train *t, struct err *err)
     if (comm_create(&t->comm, t->boot, t->dev, s->job.comm_timeout_ms, err) < 0 ||
         zero_create(&t->zero, s->table, t->k, t->dev, t->comm, &s->job, s->dtype, err) < 0)
         return -1;
-    mem = (struct exec_memory){t->zero->weight, t->zero->master, t->zero->grad, s->dtype};
+    mem = (struct exec_memory){t->zero->weight, t->zero->grad, s->dtype};
     if (exec_create(&t->exec, s->model, s->table, &mem, t->k, t->dev, err) < 0)
         return -1;
     train_batch_init(&t->batch, s->job.micro_batch_size, s->job.seq_len);
@@ -44,7 +44,7 @@ static int first_state(struct train *t, struct err *err)
     if (job->resume)
         return train_resume(t, job->resume, err);
     zero_init(t->zero, (uint64_t)job->seed);
-    return job->init_from ? train_init_from(t, job->init_from, err) : 0;
+    return job->init_from ? train_init_from(t, job->init_from, err) : zero_refresh(t->zero, err);
 }
 
 int train_create(struct train **out, struct setup *s, struct boot *boot, struct link *link,
