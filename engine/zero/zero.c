@@ -318,7 +318,7 @@ static void update_range(struct zero *z, int flat, uint64_t lo, uint64_t hi,
     z->k->adamw(w, m, v, w, m, v, z->grad + f->base + lo,
                 z->dtype == DS_F32 ? NULL : weight_at(z, f->base + lo), (int64_t)(hi - lo),
                 (float)g->lr_mul, (float)job->betas.v[0], (float)job->betas.v[1], (float)job->eps,
-                (float)g->weight_decay, job->optim == OPTIM_ADAMW, s, z->dtype, NULL);
+                (float)g->weight_decay, job->optim == OPTIM_ADAMW || job->adam_w_mode, s, z->dtype, NULL);
 }
 
 int zero_update(struct zero *z, const struct ds_scalars *s, struct err *err)
