@@ -53,8 +53,8 @@ const struct setting job_table[] = {
     /* [bf16] [zero_optimization] */
     {"bf16.enabled", SETTING_BOOL, F(bf16), "false", NULL, "", ID,
      "weights and activations in bf16, masters and sums in fp32"},
-    {"zero_optimization.stage", SETTING_INT, F(zero_stage), "0", "0..0", "", 0,
-     "what is split over the data ranks; this version has stage 0: nothing"},
+    {"zero_optimization.stage", SETTING_INT, F(zero_stage), "0", "0..1", "", 0,
+     "what is split over the data ranks: 0 nothing, 1 optimizer states; this version has no 2 and 3"},
     /* [model] */
     {"model.layers", SETTING_STR, F(layers), NULL, NULL, "", ID,
      "the layers in order, as in: embedding, block*12, norm, head; by default from the layers' own settings"},

@@ -105,10 +105,6 @@ static int check_limits(const struct setup *s, struct err *err)
             return err_set(err, ERR_INPUT_LIMIT,
                            "[parallel] %s = %d: this build runs the data axis only; set it to 1",
                            axis[a], s->mesh.size[a]);
-    if (s->job.zero_stage > 1)
-        return err_set(err, ERR_INPUT_LIMIT,
-                       "zero_optimization.stage = %lld: this build has stages 0 and 1",
-                       (long long)s->job.zero_stage);
     if (s->model->max_T && s->job.seq_len > s->model->max_T)
         return err_set(err, ERR_INPUT,
                        "data.seq_len %lld is more than the model's n_positions %lld; lower the one or "

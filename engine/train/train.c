@@ -7,6 +7,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static int open_writer(struct train *t, struct err *err)
 {
@@ -37,12 +38,24 @@ static int make_states(struct train *t, struct err *err)
     return exec_prepare(t->exec, t->batch.B, t->batch.T, err);
 }
 
+/* resume = auto goes on from the run folder's newest checkpoint, and starts where there is none. */
+static int has_checkpoint(const struct job *job)
+{
+    char *latest = xasprintf("%s/ckpt/latest", job->run_dir ? job->run_dir : ".");
+    int there = access(latest, F_OK) == 0;
+
+    free(latest);
+    return there;
+}
+
 static int first_state(struct train *t, struct err *err)
 {
     const struct job *job = &t->setup->job;
 
-    if (job->resume)
+    if (job->resume && strcmp(job->resume, "auto"))
         return train_resume(t, job->resume, err);
+    if (job->resume && has_checkpoint(job))
+        return train_resume(t, job->run_dir, err);
     zero_init(t->zero, (uint64_t)job->seed);
     return job->init_from ? train_init_from(t, job->init_from, err) : zero_refresh(t->zero, err);
 }
@@ -142,7 +155,8 @@ int train_run(struct train *t, struct err *err)
             save(t);
         look_at_saves(t, 0);
     }
-    if (job->eval_every > 0 && evaluated != t->step && t->stop == STOP_NONE && evaluate(t, err) < 0)
+    if (data_samples(t->setup->data, DATA_VALID) > 0 && evaluated != t->step &&
+        t->stop == STOP_NONE && evaluate(t, err) < 0)
         return -1;
     save(t);
     look_at_saves(t, 1);
