@@ -7,5 +7,10 @@ libspawnssh_a_SOURCES = \
 	launcher/ssh_config.c launcher/ssh_config.h \
 	launcher/ssh_dial.c launcher/ssh_dial.h \
 	launcher/ssh_target.c launcher/ssh_target.h \
+	launcher/ssh_link.c launcher/ssh_link.h \
+	launcher/spawner_ssh.c \
+	launcher/ssh_remote.c launcher/ssh_remote.h \
+	launcher/ssh_trust.c launcher/ssh_trust.h \
+	launcher/ssh_tube.c launcher/ssh_tube.h \
 	launcher/ssh_wire.c launcher/ssh_wire.h
 SPAWNSSH_LIBS = libspawnssh.a $(LIBSSH_LIBS)

@@ -72,6 +72,11 @@ struct ssh_stream {
     struct ssh_stream_end end;
 };
 
+const char *ssh_wire_version(void)
+{
+    return ssh_version(0);
+}
+
 struct ssh_keyring *ssh_keyring_create(void)
 {
     ssh_set_log_level(SSH_LOG_NOLOG);

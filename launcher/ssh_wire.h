@@ -11,6 +11,8 @@
 
 #include <uv.h>
 
+const char *ssh_wire_version(void); /* of libssh */
+
 /* Private keys, read once and used by all sessions. */
 struct ssh_keyring;
 struct ssh_keyring *ssh_keyring_create(void);

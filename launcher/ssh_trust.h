@@ -1,0 +1,15 @@
+/* Is this the host's key? The judgement over what a server showed, and the words for it. Pure. */
+#ifndef DS_SSH_TRUST_H
+#define DS_SSH_TRUST_H
+
+#include "launcher/ssh_target.h"
+
+/* 0 when the key is on record for the target; -1 and ERR_NODE_AUTH when it is not (with the command that
+ * would add it), is another one than on record, or was revoked (with file and line). */
+int ssh_target_trust(const struct ssh_target *, const char *type, const char *blob,
+                     const char *fingerprint, struct err *err);
+
+/* The host key algorithms to ask this target for. */
+void ssh_target_algorithms(const struct ssh_target *, struct buf *out);
+
+#endif
