@@ -31,7 +31,7 @@ uint64_t data_hash(const struct data *);   /* of names, sizes and kind of the fi
 int data_sample(const struct data *, enum data_split, uint64_t p, int32_t *token, int32_t *target,
                 int32_t *pos, int32_t *doc, struct err *err);
 
-/* ds-rank data: text files -> .bin shards. argv as after "data". Returns the exit status. */
+/* ds-rank data: text files -> .bin shards. argv[0] is "data". Returns the exit status. */
 int data_main(int argc, char **argv);
 
 #endif

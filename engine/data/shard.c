@@ -305,21 +305,15 @@ int data_main(int argc, char **argv)
 {
     struct options opt = {.doc_token = -1};
     struct err err = ERR_INIT;
-    /* getopt wants a program name in front of what follows "data" */
-    char **args = xcalloc((size_t)argc + 2, sizeof *args);
-    int rc;
+    int rc = read_options(&opt, argc, argv, &err);
 
-    args[0] = (char *)"data";
-    memcpy(args + 1, argv, (size_t)argc * sizeof *args);
-    rc = read_options(&opt, argc + 1, args, &err);
-    if (rc == 0 && argc + 1 - optind < 2)
+    if (rc == 0 && argc - optind < 2)
         rc = err_set(&err, ERR_INPUT, "name the file to make and at least one text; see ds-launch "
                                       "data --help");
     if (rc == 0) {
-        opt.out = args[optind];
-        rc = make_shards(&opt, argc - optind, args + optind + 1, &err);
+        opt.out = argv[optind];
+        rc = make_shards(&opt, argc - optind - 1, argv + optind + 1, &err);
     }
-    free(args);
     if (rc < 0) {
         log_error("%s", err.text);
         return err_exit_code(&err);
