@@ -5,6 +5,8 @@ libfront_a_SOURCES = \
 	launcher/address.c launcher/address.h launcher/exportenv.c launcher/exportenv.h \
 	launcher/jsonget.c launcher/jsonget.h launcher/progress.c launcher/progress.h \
 	launcher/rundir.c launcher/rundir.h \
+	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
+	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \
 	launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \
 	launcher/writer.c launcher/writer.h \
@@ -13,4 +15,10 @@ libfront_a_SOURCES = \
 	launcher/pipechan.c launcher/pipechan.h \
 	launcher/place.c launcher/place.h \
 	launcher/programs.c launcher/programs.h \
-	launcher/spawner_exec.c launcher/spawner_local.c launcher/spawner.h
+	launcher/spawner_exec.c launcher/spawner_local.c launcher/spawner.h launcher/spawners.c
+FRONT_LIBS = libfront.a $(SPAWNSSH_LIBS) libmsg.a libhostfile.a $(DSBASE_LIBS) $(UV_LIBS)
+
+bin_PROGRAMS += ds-launch
+ds_launch_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
+ds_launch_SOURCES = launcher/main.c launcher/subcommands.c launcher/subcommands.h
+ds_launch_LDADD = $(FRONT_LIBS)

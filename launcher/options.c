@@ -87,7 +87,7 @@ static const struct option_row rows[] = {
     {"deepspeed-config", 0, OPT_STR, AT(deepspeed_config), 0, 0, "FILE", NULL,
      "the job as a DeepSpeed JSON file"},
     {"set", 0, OPT_SET, AT(set), 0, 0, "PATH=VALUE", NULL,
-     "override a setting of the job file, for example run.max_steps=100"},
+     "override a setting of the job file, for example run.steps=100"},
     {"resume", 0, OPT_ROW, AT(set), 0, 0, "CKPT", "run.resume",
      "go on from a checkpoint or run folder (run.resume)"},
     {"init-from", 0, OPT_ROW, AT(set), 0, 0, "CKPT", "run.init_from",
@@ -277,7 +277,7 @@ static int store_set(struct options *o, const char *v, struct err *err)
     char *path, *where;
 
     if (!eq || eq == v)
-        return err_set(err, ERR_INPUT, "--set %s: give PATH=VALUE, such as run.max_steps=100", v);
+        return err_set(err, ERR_INPUT, "--set %s: give PATH=VALUE, such as run.steps=100", v);
     path = xstrndup(v, (size_t)(eq - v));
     where = xasprintf("--set %s", path);
     settings_rows_add(&o->set, path, eq + 1, where);

@@ -1,0 +1,398 @@
+/* What the agents say. Every frame is checked against what this node may say (ranks of its own, numbers in
+ * range); a frame that breaks the rules loses the node. */
+#include "launcher/front.h"
+
+#include "engine/base/build.h"
+#include "engine/base/clock.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static int own_rank(const struct front_node *nd, uint32_t rank)
+{
+    const struct place *p = &nd->front->place;
+
+    return rank < (uint32_t)p->world && p->rank[rank].node == nd->index;
+}
+
+/* ---- coming up ---- */
+
+static void count_up(struct front *f)
+{
+    if (f->ups == f->place.nodes)
+        machine_post(&f->machine, EV_ALL_UP);
+}
+
+static int on_hello(struct front_node *nd, const struct msg *m, struct err *err)
+{
+    struct front *f = nd->front;
+    const char *host = f->hosts->host[nd->index].name;
+
+    if (nd->up)
+        return err_set(err, ERR_NODE, "its agent greets twice");
+    if (hello_get(&nd->hello, m->data, m->len, err))
+        return -1;
+    if (strcmp(nd->hello.build_id, build_id()))
+        return err_set(err, ERR_NODE, "its ds-agent is of another build (%s, this is %s); install the same "
+                       "on every host", nd->hello.build_id, build_id());
+    nd->up = 1;
+    f->ups++;
+    front_say(f, LOG_DEBUG, "%s is up: %s, %s, %d cores", host, nd->hello.hostname, nd->hello.kernel,
+              nd->hello.cores);
+    count_up(f);
+    return 0;
+}
+
+static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
+{
+    struct front *f = nd->front;
+    enum err_code code = (enum err_code)get_u32(r);
+    char *text = get_str(r);
+
+    if (nd->checked || r->failed) {
+        free(text);
+        return err_set(err, ERR_NODE, "its agent answers a check that nobody asked for");
+    }
+    nd->checked = 1;
+    f->checks++;
+    if (code) {
+        err_set(&nd->why, code, "%s", text);
+        f->check_failures++;
+    }
+    free(text);
+    if (f->checks == f->place.nodes)
+        front_checks_done(f);
+    return 0;
+}
+
+/* ---- ranks ---- */
+
+static int on_started(struct front_node *nd, uint32_t rank, struct reader *r)
+{
+    struct front *f = nd->front;
+    struct front_rank *rk = &f->rank[rank];
+
+    rk->pid = (int)get_u32(r);
+    if (rk->started)
+        return 0;
+    rk->started = 1;
+    if (++f->starts == f->place.world)
+        machine_post(&f->machine, EV_ALL_STARTED);
+    return 0;
+}
+
+static void count_exit(struct front *f, int rank)
+{
+    struct front_rank *rk = &f->rank[rank];
+
+    if (rk->exited)
+        return;
+    rk->exited = 1;
+    f->exits++;
+}
+
+static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r)
+{
+    struct front *f = nd->front;
+    struct front_rank *rk = &f->rank[rank];
+    double wall;
+
+    if (rk->exited)
+        return;
+    rk->code = (int)get_u32(r);
+    rk->signal = (int)get_u32(r);
+    wall = get_f64(r) - nd->offset;
+    rk->oom = get_u8(r);
+    front_event(f, "rank_exit", ",\"rank\":%u,\"host\":\"%s\",\"code\":%d,\"signal\":%d", rank,
+                f->rank_host[rank], rk->code, rk->signal);
+    if (rk->signal)
+        front_failed(f, FAILED_SIGNAL, (int)rank, nd->index, wall);
+    else if (rk->code)
+        front_failed(f, rk->said.code == ERR_RANK_PEER || rk->said.code == ERR_RANK_ABORT ? FAILED_PEER
+                                                                                         : FAILED_CODE,
+                     (int)rank, nd->index, wall);
+    count_exit(f, (int)rank);
+    if (f->exits == f->place.world)
+        machine_post(&f->machine, EV_ALL_EXITED);
+}
+
+static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
+{
+    struct front *f = nd->front;
+    enum err_code code = (enum err_code)get_u32(r);
+    char *text = get_str(r);
+
+    if (rank == MSG_NODE) {
+        err_set(&nd->why, code ? code : ERR_NODE, "%s", text);
+        front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
+    } else {
+        err_set(&f->rank[rank].said, code ? code : ERR_RANK, "%s", text);
+        front_failed(f, code == ERR_RANK_PEER || code == ERR_RANK_ABORT ? FAILED_PEER : FAILED_CODE,
+                     (int)rank, nd->index, clock_wall());
+    }
+    free(text);
+}
+
+static void on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r)
+{
+    struct front *f = nd->front;
+    uint32_t peer = get_u32(r);
+    char *op = get_str(r);
+
+    if (!f->rank[rank].said.code)
+        err_set(&f->rank[rank].said, ERR_RANK_PEER, "lost rank %u in %s", peer, op);
+    free(op);
+    front_failed(f, FAILED_PEER, (int)rank, nd->index, clock_wall());
+}
+
+/* ---- key space ---- */
+
+static int on_kv(struct front_node *nd, const struct msg *m, struct err *err)
+{
+    struct reader r = reader_of(m->data, m->len);
+    struct front *f = nd->front;
+    char *key = get_str(&r);
+    const uint8_t *value;
+    uint32_t n;
+    int rc;
+
+    if (!f->kv || r.failed) {
+        free(key);
+        return err_set(err, ERR_NODE, "its agent sends a malformed frame");
+    }
+    if (m->type == MSG_PUT) {
+        value = get_bytes(&r, &n);
+        rc = value || !n ? kv_put(f->kv, key, value, n, err) : -1;
+    } else if (m->type == MSG_GET) {
+        rc = kv_get(f->kv, nd->index, key, err);
+    } else {
+        rc = kv_fence(f->kv, nd->index, key, (int)get_u32(&r), err);
+    }
+    free(key);
+    return rc;
+}
+
+static void on_pong(struct front_node *nd, struct reader *r)
+{
+    int64_t sent_ns = (int64_t)get_u64(r), now_ns = clock_ns();
+    double wall = get_f64(r);
+
+    nd->offset = wall - (clock_wall() - (double)(now_ns - sent_ns) / 2e9);
+}
+
+/* ---- frames ---- */
+
+static int on_output(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
+{
+    int stream = get_u8(r);
+
+    if (r->failed || (stream != 1 && stream != 2))
+        return err_set(err, ERR_NODE, "its agent sends a malformed frame");
+    front_output(nd->front, nd->index, (int)rank, stream, (const char *)r->p, (size_t)(r->end - r->p));
+    return 0;
+}
+
+/* Frames about one rank: the number comes first. */
+static int on_rank_frame(struct front_node *nd, const struct msg *m, struct err *err)
+{
+    struct reader r = reader_of(m->data, m->len);
+    uint32_t rank = get_u32(&r);
+    int node_too = m->type == MSG_FAIL || m->type == MSG_EVENT;
+
+    if (r.failed || !(own_rank(nd, rank) || (node_too && rank == MSG_NODE)))
+        return err_set(err, ERR_NODE, "its agent speaks of rank %u, which is none of its own", rank);
+    switch (m->type) {
+    case MSG_STARTED:
+        return on_started(nd, rank, &r);
+    case MSG_OUTPUT:
+        return on_output(nd, rank, &r, err);
+    case MSG_EXIT:
+        on_exit_frame(nd, rank, &r);
+        break;
+    case MSG_FAIL:
+        on_fail(nd, rank, &r);
+        break;
+    case MSG_LOST:
+        on_lost_frame(nd, rank, &r);
+        break;
+    case MSG_METRIC:
+        front_metric(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
+        break;
+    case MSG_EVENT:
+        front_rank_event(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
+        break;
+    default: /* MSG_WANT */
+        if (nd->front->pump)
+            stdin_pump_want(nd->front->pump, get_u32(&r));
+    }
+    return 0;
+}
+
+static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
+{
+    struct reader r = reader_of(m->data, m->len);
+
+    if (!nd->up && m->type != MSG_HELLO && m->type != MSG_BYE)
+        return err_set(err, ERR_NODE, "its agent does not greet first");
+    switch (m->type) {
+    case MSG_HELLO:
+        return on_hello(nd, m, err);
+    case MSG_CHECKED:
+        return on_checked(nd, &r, err);
+    case MSG_PUT:
+    case MSG_GET:
+    case MSG_FENCE:
+        return on_kv(nd, m, err);
+    case MSG_PONG:
+        on_pong(nd, &r);
+        return 0;
+    case MSG_BYE: {
+        char *why = get_str(&r);
+
+        front_say(nd->front, LOG_DEBUG, "the agent on %s ends: %s",
+                  nd->front->hosts->host[nd->index].name, why);
+        if (nd->front->machine.state < JOB_REAPING && !nd->why.code)
+            err_set(&nd->why, ERR_NODE, "its agent ended: %s", *why ? why : "it did not say why");
+        free(why);
+        return 0;
+    }
+    case MSG_STARTED:
+    case MSG_OUTPUT:
+    case MSG_EXIT:
+    case MSG_METRIC:
+    case MSG_EVENT:
+    case MSG_FAIL:
+    case MSG_LOST:
+    case MSG_WANT:
+        return on_rank_frame(nd, m, err);
+    default:
+        return err_set(err, ERR_NODE, "its agent sends a frame of type %d, which is none of an agent's",
+                       (int)m->type);
+    }
+}
+
+/* ---- the channel ---- */
+
+static void lose_ranks(struct front *f, int node)
+{
+    int r;
+
+    if (!f->kv)
+        return;
+    for (r = f->place.first[node]; r < f->place.first[node + 1]; r++)
+        count_exit(f, r);
+}
+
+/* All or enough hosts have answered or failed: the connecting phase is over. */
+static void connect_failed(struct front *f)
+{
+    if (f->ups + f->losses == f->place.nodes)
+        machine_post(&f->machine, EV_NODE_LOST);
+    else if (f->losses == 1) /* a moment for the others to fail as well: one message for all */
+        uv_timer_start(&f->timer, f->timer.timer_cb, 2000, 0);
+}
+
+void front_node_lost(struct front *f, int node, const struct err *why)
+{
+    struct front_node *nd = &f->node[node];
+    const char *host = f->hosts->host[node].name;
+
+    if (nd->down == 2)
+        return;
+    nd->down = 2;
+    if (!nd->why.code)
+        nd->why = *why;
+    if (!nd->why.code)
+        err_set(&nd->why, ERR_NODE, "its agent ended without a word");
+    front_event(f, "host_lost", ",\"host\":\"%s\",\"how\":\"channel\"", host);
+    f->losses++;
+    if (f->machine.state == JOB_CONNECTING) {
+        f->ups -= nd->up;
+        connect_failed(f);
+        return;
+    }
+    front_failed(f, FAILED_HOST, -1, node, clock_wall());
+    lose_ranks(f, node);
+    machine_post(&f->machine, EV_NODE_LOST);
+    if (f->kv && f->exits == f->place.world)
+        machine_post(&f->machine, EV_ALL_EXITED);
+}
+
+static void agent_up(void *ctx)
+{
+    struct front_node *nd = ctx;
+
+    nd->talks = 1;
+    nd->heard_ms = clock_ms();
+}
+
+static void agent_data(void *ctx, const void *data, size_t n)
+{
+    struct front_node *nd = ctx;
+    struct err err = ERR_INIT;
+    struct msg m;
+    int rc;
+
+    if (nd->down)
+        return;
+    nd->heard_ms = clock_ms();
+    msg_feed(&nd->in, data, n);
+    while ((rc = msg_next(&nd->in, &m, &err)) > 0) {
+        if (on_frame(nd, &m, &err)) {
+            rc = -1;
+            break;
+        }
+    }
+    if (rc < 0) {
+        nd->front->ops->shut(nd->ch);
+        front_node_lost(nd->front, nd->index, &err);
+    }
+}
+
+static void agent_stderr(void *ctx, const char *line)
+{
+    struct front_node *nd = ctx;
+
+    front_say(nd->front, LOG_INFO, "agent on %s: %s", nd->front->hosts->host[nd->index].name, line);
+}
+
+static void agent_down(void *ctx, const struct err *why)
+{
+    struct front_node *nd = ctx;
+    struct front *f = nd->front;
+
+    f->downs++;
+    if (f->machine.state >= JOB_REAPING) {
+        nd->down = nd->down ? nd->down : 1;
+        front_count_down(f);
+        return;
+    }
+    front_node_lost(f, nd->index, why);
+}
+
+const struct channel_events agent_events = {agent_up, agent_data, agent_stderr, agent_down};
+
+/* Every second: pings, and nodes that were silent for too long. */
+void front_tick(struct front *f)
+{
+    int64_t now = clock_ms();
+    struct buf echo = BUF_INIT;
+    struct err err = ERR_INIT;
+    int m;
+
+    put_u64(&echo, (uint64_t)clock_ns());
+    for (m = 0; m < f->place.nodes; m++) {
+        struct front_node *nd = &f->node[m];
+
+        if (!nd->up || nd->down)
+            continue;
+        front_send(f, m, MSG_PING, echo.data, echo.len);
+        if (now - nd->heard_ms > f->task->ping_limit_ms && f->machine.state < JOB_REAPING) {
+            err_set(&err, ERR_NODE, "nothing was heard from it for %lld s",
+                    (long long)((now - nd->heard_ms) / 1000));
+            f->ops->shut(nd->ch);
+            front_node_lost(f, m, &err);
+        }
+    }
+    buf_clear(&echo);
+}

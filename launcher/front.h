@@ -1,0 +1,121 @@
+/* The front end of one job, inside: what job.c (actions of the state machine), agents.c (frames from the
+ * agents), verdict.c (how it ended) and the small helpers share. One loop thread touches all of it. */
+#ifndef DS_FRONT_H
+#define DS_FRONT_H
+
+#include "engine/base/log.h"
+#include "launcher/address.h"
+#include "launcher/jobstate.h"
+#include "launcher/judge.h"
+#include "launcher/kv.h"
+#include "launcher/msg.h"
+#include "launcher/output.h"
+#include "launcher/place.h"
+#include "launcher/progress.h"
+#include "launcher/spawner.h"
+#include "launcher/stdinpump.h"
+#include "launcher/task.h"
+#include "launcher/writer.h"
+
+struct front;
+
+struct front_node {
+    struct front *front;
+    int index;
+    struct channel *ch;
+    struct msg_decoder in;
+    struct hello hello;
+    int talks;    /* the magic came */
+    int up;       /* its hello came and fits */
+    int checked;
+    int down;     /* the channel is gone */
+    struct err why; /* what was wrong with it; ERR_OK: nothing */
+    int64_t heard_ms;
+    double offset; /* its wall clock minus ours, seconds */
+    size_t term_done, log_done, credited; /* bytes of output written by each writer, given credit for */
+};
+
+struct front_rank {
+    int pid, started, exited;
+    int code, signal, oom;
+    int recorded;   /* 1 + index of its failure; 0: none */
+    struct err said; /* its own report; ERR_OK: none */
+};
+
+struct front {
+    const struct options *o;
+    struct task *task;
+    const struct hosts *hosts;
+    const struct spawner_ops *ops;
+    void *pool;
+    struct place place;
+    uv_loop_t loop;
+    struct machine machine;
+    uv_timer_t timer, tick, partial; /* the state's deadline; every second; unfinished lines */
+    uv_signal_t signals[5];
+    int nsignals;
+    struct front_node *node;
+    struct front_rank *rank;
+    struct address *address;
+    const char **rank_host;
+    int ups, checks, check_failures, starts, exits, downs, losses; /* counts of what is there */
+    struct kv *kv;
+    struct failure *failures;
+    int nfailures, failures_cap;
+    int stop_signal;   /* the user's; 0: none */
+    int stops;
+    struct err trouble; /* what ended the job before a rank ran; ERR_OK: nothing */
+    int bug;
+    /* output */
+    struct output *output;
+    struct writer *term, *files; /* files NULL: no logs */
+    struct sink *out[3];         /* by stream */
+    struct sink **rank_log;      /* [world], NULL when there are no logs */
+    struct sink *events, *metrics;
+    struct progress progress;
+    int live;                    /* a live line is drawn on stderr */
+    char *run_dir;               /* absolute; NULL: none */
+    int run_dir_made;
+    double began_wall;
+    struct stdin_pump *pump;
+};
+
+/* job.c */
+int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
+              const struct spawner_ops *ops);
+void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n);
+void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
+void front_checks_done(struct front *f);
+void front_count_down(struct front *f);
+
+/* agents.c */
+extern const struct channel_events agent_events;
+void front_node_lost(struct front *f, int node, const struct err *why);
+void front_tick(struct front *f);
+
+/* spawning.c: what the agents get for CHECK and SPAWN; needs every hello. */
+int front_addresses(struct front *f, struct err *err);
+void front_send_spawn(struct front *f, enum msg_type type);
+int front_make_run_dir(struct front *f, struct err *err);
+
+/* frontout.c */
+int front_output_open(struct front *f);
+void front_output_logs(struct front *f);
+void front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n);
+void front_grant(struct front *f); /* the first credit of every node */
+void front_metric(struct front *f, int rank, const char *json, size_t n);
+void front_say(struct front *f, enum log_level level, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* One object into events.jsonl: fmt is what stands behind "ev". */
+void front_event(struct front *f, const char *ev, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void front_rank_event(struct front *f, int rank, const char *json, size_t n);
+void front_output_close(struct front *f);
+
+/* verdict.c */
+void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall);
+/* Hosts whose flag is not set, compressed: "w[1-3]". get returns the flag. */
+void front_laggards(const struct front *f, int (*has)(const struct front_node *), struct buf *out);
+int front_verdict(struct front *f); /* prints how it ended; the exit status */
+
+#endif

@@ -1,0 +1,267 @@
+/* The front end's outgoing side: rank output, our own lines, metrics, events, and the credit for it.
+ *
+ * Invariant: a node gets credit back for bytes that both writers (terminal and files) are done with, so what
+ * is queued anywhere is bounded by the credit that was given out. */
+#include "launcher/front.h"
+
+#include "engine/base/clock.h"
+#include "launcher/jsonget.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define CREDIT_POOL (32u << 20) /* bytes of output under way from all nodes together */
+#define CREDIT_MAX (1u << 20)   /* from one node */
+#define CREDIT_MIN (16u << 10)
+
+static size_t credit_of(const struct front *f)
+{
+    size_t each = CREDIT_POOL / (size_t)f->place.nodes;
+
+    return each > CREDIT_MAX ? CREDIT_MAX : each < CREDIT_MIN ? CREDIT_MIN : each;
+}
+
+static void send_credit(struct front *f, int node, size_t bytes)
+{
+    struct buf b = BUF_INIT;
+
+    put_u32(&b, (uint32_t)bytes);
+    front_send(f, node, MSG_CREDIT, b.data, b.len);
+    buf_clear(&b);
+}
+
+void front_grant(struct front *f)
+{
+    int m;
+
+    for (m = 0; m < f->place.nodes; m++)
+        send_credit(f, m, credit_of(f));
+}
+
+static void give_back(struct front *f, int node)
+{
+    struct front_node *nd = &f->node[node];
+    size_t done = nd->term_done;
+
+    if (f->files && nd->log_done < done)
+        done = nd->log_done;
+    if (done - nd->credited < credit_of(f) / 8) /* no frame for every line */
+        return;
+    send_credit(f, node, done - nd->credited);
+    nd->credited = done;
+}
+
+static void term_done(void *ctx, int node, size_t bytes)
+{
+    struct front *f = ctx;
+
+    f->node[node].term_done += bytes;
+    give_back(f, node);
+}
+
+static void files_done(void *ctx, int node, size_t bytes)
+{
+    struct front *f = ctx;
+
+    f->node[node].log_done += bytes;
+    give_back(f, node);
+}
+
+/* Nobody reads our output any more: we end as a program does that gets SIGPIPE. */
+static void term_broken(void *ctx, int fd)
+{
+    struct front *f = ctx;
+
+    if (fd != STDOUT_FILENO || f->stop_signal)
+        return;
+    f->stop_signal = SIGPIPE;
+    machine_post(&f->machine, EV_STOP);
+}
+
+static void files_broken(void *ctx, int fd)
+{
+}
+
+static void emit(void *ctx, int stream, const char *text, size_t n)
+{
+    struct front *f = ctx;
+
+    writer_put(f->term, f->out[stream], text, n, -1, 0);
+}
+
+static enum output_prefix prefix_of(const struct front *f)
+{
+    const char *s = f->o->prefix_style;
+
+    if (!s)
+        return f->place.world > 1 ? PREFIX_RANK : PREFIX_NONE;
+    return !strcmp(s, "none") ? PREFIX_NONE : !strcmp(s, "rank") ? PREFIX_RANK : PREFIX_HOST;
+}
+
+int front_output_open(struct front *f)
+{
+    static const struct writer_events events = {term_done, term_broken};
+    int r;
+
+    f->rank_host = xcalloc((size_t)f->place.world, sizeof *f->rank_host);
+    for (r = 0; r < f->place.world; r++)
+        f->rank_host[r] = f->hosts->host[f->place.rank[r].node].name;
+    f->output = output_create(f->place.world, prefix_of(f), f->rank_host, emit, f);
+    f->term = writer_create(&f->loop, f->place.nodes, &events, f);
+    f->out[1] = writer_fd(f->term, STDOUT_FILENO);
+    f->out[2] = writer_fd(f->term, STDERR_FILENO);
+    f->live = f->task->engine && isatty(STDERR_FILENO) && !f->o->quiet;
+    return 0;
+}
+
+static struct sink *file_in(struct front *f, const char *folder, const char *name)
+{
+    char *path = xasprintf("%s/%s", folder, name);
+    struct sink *s = writer_file(f->files, path);
+
+    free(path);
+    return s;
+}
+
+void front_output_logs(struct front *f)
+{
+    static const struct writer_events events = {files_done, files_broken};
+    char *logs = f->o->log_dir ? xstrdup(f->o->log_dir) : NULL, name[64];
+    int r;
+
+    if (!logs && f->run_dir_made)
+        logs = xasprintf("%s/logs", f->run_dir);
+    if (!logs)
+        return;
+    f->files = writer_create(&f->loop, f->place.nodes, &events, f);
+    f->rank_log = xcalloc((size_t)f->place.world, sizeof *f->rank_log);
+    for (r = 0; r < f->place.world; r++) {
+        snprintf(name, sizeof name, "rank-%d.log", r);
+        f->rank_log[r] = file_in(f, logs, name);
+    }
+    if (f->run_dir_made) {
+        f->events = file_in(f, f->run_dir, "events.jsonl");
+        f->metrics = file_in(f, f->run_dir, "metrics.jsonl");
+    }
+    free(logs);
+}
+
+void front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n)
+{
+    if (f->rank_log && n)
+        writer_put(f->files, f->rank_log[rank], data, n, node, n);
+    output_feed(f->output, rank, stream, data, n, clock_ms());
+    writer_put(f->term, f->out[stream], NULL, 0, node, n);
+}
+
+void front_say(struct front *f, enum log_level level, const char *fmt, ...)
+{
+    static const char *const word[] = {"", "warning: ", "", "debug: "};
+    struct buf b = BUF_INIT;
+    va_list ap;
+
+    if (level > log_level)
+        return;
+    buf_addf(&b, "ds-launch: %s", word[level]);
+    va_start(ap, fmt);
+    buf_vaddf(&b, fmt, ap);
+    va_end(ap);
+    buf_addc(&b, '\n');
+    output_own(f->output, 2, b.data, b.len);
+    buf_clear(&b);
+}
+
+void front_event(struct front *f, const char *ev, const char *fmt, ...)
+{
+    struct buf b = BUF_INIT;
+    va_list ap;
+
+    if (!f->events)
+        return;
+    buf_addf(&b, "{\"t\":%.3f,\"ev\":\"%s\",\"epoch\":1", clock_wall(), ev);
+    va_start(ap, fmt);
+    buf_vaddf(&b, fmt, ap);
+    va_end(ap);
+    buf_adds(&b, "}\n");
+    writer_put(f->files, f->events, b.data, b.len, -1, 0);
+    buf_clear(&b);
+}
+
+void front_rank_event(struct front *f, int rank, const char *json, size_t n)
+{
+    struct buf b = BUF_INIT;
+
+    if (!f->events || !jsonget_valid(json, n))
+        return;
+    while (n && json[n - 1] != '}')
+        n--;
+    while (n && *json != '{') {
+        json++;
+        n--;
+    }
+    buf_addf(&b, "{\"t\":%.3f,\"epoch\":1,\"rank\":%d%s", clock_wall(), rank,
+             memchr(json, ':', n) ? "," : "");
+    buf_add(&b, json + 1, n - 1);
+    buf_addc(&b, '\n');
+    writer_put(f->files, f->events, b.data, b.len, -1, 0);
+    buf_clear(&b);
+}
+
+static int columns(void)
+{
+    struct winsize w;
+
+    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col - 1 : 79;
+}
+
+void front_metric(struct front *f, int rank, const char *json, size_t n)
+{
+    struct buf b = BUF_INIT;
+    int64_t now = clock_ms();
+    int step;
+
+    if (rank != 0)
+        return;
+    if (!jsonget_string(json, n, "text", &b)) {
+        if (!b.len || b.data[b.len - 1] != '\n')
+            buf_addc(&b, '\n');
+        output_own(f->output, 1, b.data, b.len);
+        buf_clear(&b);
+        return;
+    }
+    step = progress_take(&f->progress, json, n, now);
+    if (step < 0)
+        return;
+    if (f->metrics) {
+        buf_add(&b, json, n);
+        buf_addc(&b, '\n');
+        writer_put(f->files, f->metrics, b.data, b.len, -1, 0);
+        buf_reset(&b);
+    }
+    progress_line(&f->progress, f->place.nodes, f->live ? columns() : 0, &b);
+    if (f->live && f->progress.steps) {
+        writer_status(f->term, STDERR_FILENO, buf_str(&b));
+    } else if (step && !f->o->quiet && progress_due(&f->progress, f->task->job.steps_per_print, now)) {
+        buf_addc(&b, '\n');
+        output_own(f->output, 1, b.data, b.len);
+    }
+    buf_clear(&b);
+}
+
+void front_output_close(struct front *f)
+{
+    int r, k;
+
+    if (f->live)
+        writer_status(f->term, STDERR_FILENO, "");
+    for (r = 0; r < f->place.world; r++)
+        for (k = 1; k <= 2; k++)
+            output_feed(f->output, r, k, NULL, 0, 0);
+    writer_flush(f->term, -1);
+    if (f->files && writer_flush(f->files, 10000))
+        log_warn("the log folder does not take its last lines; they are lost");
+}

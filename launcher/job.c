@@ -1,0 +1,524 @@
+/* One job from its first connection to its end: the actions of the state machine (jobstate.c has its tables).
+ *
+ * Invariants: one loop thread; a node's channel is closed only at the very end; whatever happens, the machine
+ * comes to done or failed, because every state but running has a deadline. */
+#include "launcher/front.h"
+
+#include "engine/base/clock.h"
+#include "launcher/rundir.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CHECK_MS 120000
+#define SPAWN_MS 60000
+#define JUDGE_MS 300
+#define KILL_MS 10000
+#define REAP_MS 10000
+#define CUT_MS 10000
+#define EXTRA_MS 2000 /* what agents get beyond a time they keep themselves */
+
+#define EPOCH 1
+
+void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n)
+{
+    struct buf frame = BUF_INIT;
+
+    if (!f->node[node].ch || f->node[node].down)
+        return;
+    msg_put(&frame, type, EPOCH, data, n);
+    f->ops->send(f->node[node].ch, frame.data, frame.len);
+    buf_clear(&frame);
+}
+
+void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n)
+{
+    int m;
+
+    for (m = 0; m < f->place.nodes; m++)
+        front_send(f, m, type, data, n);
+}
+
+static void send_number(struct front *f, enum msg_type type, uint64_t v, int bytes)
+{
+    struct buf b = BUF_INIT;
+
+    if (bytes == 8)
+        put_u64(&b, v);
+    else
+        put_u32(&b, (uint32_t)v);
+    front_send_all(f, type, b.data, b.len);
+    buf_clear(&b);
+}
+
+static void trouble(struct front *f, const struct err *err)
+{
+    if (!f->trouble.code)
+        f->trouble = *err;
+}
+
+/* ---- who we wait for ---- */
+
+static int has_hello(const struct front_node *nd)
+{
+    return nd->up || nd->down == 2;
+}
+
+static int has_checked(const struct front_node *nd)
+{
+    return nd->checked;
+}
+
+static int has_started(const struct front_node *nd)
+{
+    const struct place *p = &nd->front->place;
+    int r;
+
+    for (r = p->first[nd->index]; r < p->first[nd->index + 1]; r++)
+        if (!nd->front->rank[r].started)
+            return 0;
+    return 1;
+}
+
+static int has_exited(const struct front_node *nd)
+{
+    const struct place *p = &nd->front->place;
+    int r;
+
+    for (r = p->first[nd->index]; r < p->first[nd->index + 1]; r++)
+        if (!nd->front->rank[r].exited)
+            return 0;
+    return 1;
+}
+
+static int is_down(const struct front_node *nd)
+{
+    return nd->down;
+}
+
+/* The state's deadline has passed: says who is late. */
+static void say_late(struct front *f)
+{
+    static const struct {
+        int (*has)(const struct front_node *);
+        const char *what;
+    } late[JOB_STATES] = {
+        [JOB_CONNECTING] = {has_hello, "no answer"},
+        [JOB_CHECKING] = {has_checked, "the checks are not done"},
+        [JOB_SPAWNING] = {has_started, "ranks did not start"},
+        [JOB_ENDING] = {has_exited, "ranks did not end within the grace time and are killed"},
+        [JOB_KILLING] = {has_exited, "ranks did not end after SIGKILL"},
+        [JOB_REAPING] = {is_down, "the agent does not end and is cut off"},
+        [JOB_CUTTING] = {is_down, "the channel does not close"},
+    };
+    enum job_state s = f->machine.state;
+    struct buf list = BUF_INIT;
+    struct err err = ERR_INIT;
+    int64_t spent = clock_ms() - f->machine.since_ms;
+
+    if (!late[s].has)
+        return;
+    front_laggards(f, late[s].has, &list);
+    if (list.len)
+        err_set(&err, ERR_NODE, "%s: %s after %.1f s", buf_str(&list), late[s].what,
+                (double)spent / 1000);
+    if (list.len && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING))
+        trouble(f, &err);
+    else if (list.len)
+        front_say(f, LOG_WARN, "%s", err.text);
+    buf_clear(&list);
+}
+
+static void timer_fired(uv_timer_t *t)
+{
+    struct front *f = t->data;
+
+    /* Ctrl-S at the end: the agents wait for credit, and we for the user. */
+    if (f->machine.state == JOB_REAPING && writer_pending(f->term)) {
+        uv_timer_start(t, timer_fired, REAP_MS, 0);
+        return;
+    }
+    say_late(f);
+    machine_post(&f->machine, EV_TIMER);
+}
+
+/* ---- actions ---- */
+
+static void do_connect(struct front *f)
+{
+    struct err err = ERR_INIT;
+    int m;
+
+    if (f->ops->create && f->ops->create(&f->pool, &f->loop, f->o, &err)) {
+        trouble(f, &err);
+        machine_post(&f->machine, EV_STOP);
+        return;
+    }
+    for (m = 0; m < f->place.nodes; m++)
+        if (f->ops->open(&f->node[m].ch, f->pool, &f->loop, f->o, &f->hosts->host[m], m, &agent_events,
+                         &f->node[m], &err)) {
+            f->downs++;
+            front_node_lost(f, m, &err);
+        }
+}
+
+static void do_check(struct front *f)
+{
+    struct err err = ERR_INIT;
+
+    if (front_addresses(f, &err)) {
+        trouble(f, &err);
+        machine_post(&f->machine, EV_CHECK_FAILED);
+        return;
+    }
+    front_send_spawn(f, MSG_CHECK);
+}
+
+static void kv_value(void *ctx, int node, const char *key, const void *value, size_t n)
+{
+    struct buf b = BUF_INIT;
+
+    put_str(&b, key);
+    put_bytes(&b, value, (uint32_t)n);
+    front_send(ctx, node, MSG_VALUE, b.data, b.len);
+    buf_clear(&b);
+}
+
+static void kv_fenced(void *ctx, int node, const char *name)
+{
+    struct buf b = BUF_INIT;
+
+    put_str(&b, name);
+    front_send(ctx, node, MSG_FENCED, b.data, b.len);
+    buf_clear(&b);
+}
+
+/* Every node has answered the check. The run folder is made now: not before, so that a job that cannot start
+ * leaves nothing behind, and not later, so that a folder that cannot be made starts nothing. */
+void front_checks_done(struct front *f)
+{
+    struct err err = ERR_INIT;
+
+    if (f->machine.state != JOB_CHECKING)
+        return;
+    if (f->check_failures) {
+        machine_post(&f->machine, EV_CHECK_FAILED);
+    } else if (f->o->dry_run) {
+        machine_post(&f->machine, EV_NO_RUN);
+    } else if (front_make_run_dir(f, &err)) {
+        trouble(f, &err);
+        machine_post(&f->machine, EV_CHECK_FAILED);
+    } else {
+        machine_post(&f->machine, EV_ALL_CHECKED);
+    }
+}
+
+static void do_spawn(struct front *f)
+{
+    static const struct kv_out out = {kv_value, kv_fenced};
+    struct buf hosts = BUF_INIT;
+
+    hosts_print_list(f->hosts, &hosts);
+    while (hosts.len && hosts.data[hosts.len - 1] == '\n')
+        hosts.data[--hosts.len] = 0;
+    front_event(f, "epoch_begin", ",\"hosts\":\"%s\",\"world\":%d", buf_str(&hosts), f->place.world);
+    buf_clear(&hosts);
+    f->kv = kv_create(f->place.nodes, f->place.world, &out, f);
+    front_send_spawn(f, MSG_SPAWN);
+    front_grant(f);
+}
+
+/* The user's signal goes to the programs as it is; the engine is asked to stop after its step. */
+static void do_end(struct front *f)
+{
+    if (!f->stop_signal)
+        send_number(f, MSG_KILL, (uint64_t)f->task->grace_ms, 8);
+    else if (f->task->engine)
+        send_number(f, MSG_STOP, 1 /* STOP_SIGNAL */, 4);
+    else
+        send_number(f, MSG_SIGNAL, (uint64_t)(f->stop_signal == SIGPIPE ? SIGTERM : f->stop_signal), 4);
+}
+
+/* Posts the last event when every channel is down. */
+void front_count_down(struct front *f)
+{
+    int failed = f->nfailures || f->trouble.code || f->losses || f->check_failures;
+
+    if (f->machine.state >= JOB_REAPING && f->downs == f->place.nodes)
+        machine_post(&f->machine, failed ? EV_DOWN_FAILED : EV_DOWN_WELL);
+}
+
+static void do_reap(struct front *f)
+{
+    int m;
+
+    stdin_pump_destroy(f->pump);
+    f->pump = NULL;
+    for (m = 0; m < f->place.nodes; m++) {
+        struct front_node *nd = &f->node[m];
+
+        if (nd->ch && !nd->up)
+            f->ops->shut(nd->ch); /* it may never come to reading an END */
+        if (!nd->ch && !nd->down) {
+            nd->down = 1;
+            f->downs++;
+        }
+    }
+    front_send_all(f, MSG_END, NULL, 0);
+    front_count_down(f);
+}
+
+static void do_cut(struct front *f)
+{
+    int m;
+
+    for (m = 0; m < f->place.nodes; m++)
+        if (f->node[m].ch && !f->node[m].down)
+            f->ops->shut(f->node[m].ch);
+}
+
+static void after(struct front *f, int64_t ms)
+{
+    uv_timer_start(&f->timer, timer_fired, (uint64_t)ms, 0);
+}
+
+static void closed(uv_handle_t *h)
+{
+}
+
+static void do_finish(struct front *f)
+{
+    int i;
+
+    uv_close((uv_handle_t *)&f->timer, closed);
+    uv_close((uv_handle_t *)&f->tick, closed);
+    uv_close((uv_handle_t *)&f->partial, closed);
+    for (i = 0; i < f->nsignals; i++)
+        uv_close((uv_handle_t *)&f->signals[i], closed);
+    uv_stop(&f->loop);
+}
+
+static void enter(void *ctx, enum job_state s, enum job_state old, enum job_event e, int64_t spent_ms)
+{
+    struct front *f = ctx;
+
+    front_say(f, LOG_DEBUG, "%s -> %s (%s) after %lld ms", jobstate_name(old), jobstate_name(s),
+              jobevent_name(e), (long long)spent_ms);
+    uv_timer_stop(&f->timer);
+    switch (s) {
+    case JOB_CONNECTING:
+        after(f, f->task->connect_timeout_ms);
+        do_connect(f);
+        break;
+    case JOB_CHECKING:
+        after(f, CHECK_MS);
+        do_check(f);
+        break;
+    case JOB_SPAWNING:
+        after(f, SPAWN_MS);
+        do_spawn(f);
+        break;
+    case JOB_JUDGING:
+        after(f, JUDGE_MS);
+        break;
+    case JOB_ENDING:
+        after(f, f->task->grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
+        do_end(f);
+        break;
+    case JOB_KILLING:
+        after(f, KILL_MS);
+        send_number(f, MSG_KILL, 0, 8);
+        break;
+    case JOB_REAPING:
+        after(f, REAP_MS);
+        do_reap(f);
+        break;
+    case JOB_CUTTING:
+        after(f, CUT_MS);
+        do_cut(f);
+        break;
+    case JOB_DONE:
+    case JOB_FAILED:
+        do_finish(f);
+        break;
+    default: /* running has no deadline and no action: its ranks do it */
+        break;
+    }
+}
+
+static void unexpected(void *ctx, enum job_state s, enum job_event e)
+{
+    struct front *f = ctx;
+
+    f->bug = 1;
+    front_say(f, LOG_ERROR, "a bug: event '%s' in state '%s'; the job goes on", jobevent_name(e),
+              jobstate_name(s));
+}
+
+/* ---- signals, ticks, stdin ---- */
+
+static void on_signal(uv_signal_t *h, int sig)
+{
+    struct front *f = h->data;
+
+    if (sig == SIGUSR1 || sig == SIGUSR2) {
+        if (!f->task->engine && f->kv)
+            send_number(f, MSG_SIGNAL, (uint64_t)sig, 4);
+        return;
+    }
+    if (f->stops++) {
+        if (sig == SIGINT)
+            machine_post(&f->machine, EV_KILL);
+        return;
+    }
+    f->stop_signal = sig;
+    front_say(f, LOG_INFO, "%s: ending the ranks (once more: kill them)", strsignal(sig));
+    machine_post(&f->machine, EV_STOP);
+}
+
+static void watch_signals(struct front *f)
+{
+    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
+    struct sigaction old;
+    int i;
+
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGTTIN, SIG_IGN);
+    signal(SIGTTOU, SIG_IGN);
+    for (i = 0; i < 5; i++) {
+        if (!sigaction(list[i], NULL, &old) && old.sa_handler == SIG_IGN)
+            continue; /* ignored at start stays ignored: nohup */
+        uv_signal_init(&f->loop, &f->signals[f->nsignals]);
+        f->signals[f->nsignals].data = f;
+        uv_signal_start(&f->signals[f->nsignals++], on_signal, list[i]);
+    }
+}
+
+static void ticked(uv_timer_t *t)
+{
+    struct front *f = t->data;
+    struct buf list = BUF_INIT;
+    int64_t spent = clock_ms() - f->machine.since_ms;
+
+    front_tick(f);
+    if (f->machine.state == JOB_CONNECTING && spent >= 5000 && spent / 1000 % 10 == 5) {
+        front_laggards(f, has_hello, &list);
+        front_say(f, LOG_INFO, "waiting for %s", buf_str(&list));
+    }
+    buf_clear(&list);
+}
+
+static void partial_fired(uv_timer_t *t)
+{
+    struct front *f = t->data;
+
+    output_tick(f->output, clock_ms());
+}
+
+static void take_stdin(void *ctx, const void *data, size_t n)
+{
+    struct front *f = ctx;
+    struct buf b = BUF_INIT;
+
+    put_u32(&b, 0);
+    buf_add(&b, data, n);
+    front_send(f, f->place.rank[0].node, MSG_STDIN, b.data, b.len);
+    buf_clear(&b);
+}
+
+/* ---- the whole ---- */
+
+static void front_init(struct front *f)
+{
+    int m;
+
+    f->began_wall = clock_wall();
+    f->node = xcalloc((size_t)f->place.nodes, sizeof *f->node);
+    f->rank = xcalloc((size_t)f->place.world, sizeof *f->rank);
+    for (m = 0; m < f->place.nodes; m++)
+        f->node[m] = (struct front_node){.front = f, .index = m};
+    uv_loop_init(&f->loop);
+    f->machine = (struct machine){.since_ms = clock_ms(), .ctx = f, .enter = enter,
+                                  .unexpected = unexpected};
+    front_output_open(f);
+    uv_timer_init(&f->loop, &f->timer);
+    uv_timer_init(&f->loop, &f->tick);
+    uv_timer_init(&f->loop, &f->partial);
+    f->timer.data = f->tick.data = f->partial.data = f;
+    uv_timer_start(&f->tick, ticked, 1000, 1000);
+    uv_timer_start(&f->partial, partial_fired, 100, 100);
+    watch_signals(f);
+    if (!f->task->engine)
+        f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take_stdin, f);
+}
+
+static void front_clear(struct front *f)
+{
+    int m, turns = 100;
+
+    for (m = 0; m < f->place.nodes; m++) {
+        if (f->node[m].ch)
+            f->ops->close(f->node[m].ch);
+        msg_decoder_clear(&f->node[m].in);
+        hello_clear(&f->node[m].hello);
+    }
+    stdin_pump_destroy(f->pump);
+    if (f->ops->destroy)
+        f->ops->destroy(f->pool);
+    writer_destroy(f->term);
+    writer_destroy(f->files);
+    while (uv_run(&f->loop, UV_RUN_NOWAIT) && turns--)
+        usleep(10000); /* handles of the spawner that close late */
+    uv_loop_close(&f->loop);
+    output_destroy(f->output);
+    kv_destroy(f->kv);
+    address_clear(f->address, f->place.nodes);
+    free(f->address);
+    free(f->failures);
+    free(f->rank_host);
+    free(f->rank_log);
+    free(f->run_dir);
+    free(f->node);
+    free(f->rank);
+    place_clear(&f->place);
+    free(f);
+}
+
+static char *absolute(const char *cwd, const char *path)
+{
+    return *path == '/' ? xstrdup(path) : xasprintf("%s/%s", cwd, path);
+}
+
+int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
+              const struct spawner_ops *ops)
+{
+    struct front *f = xcalloc(1, sizeof *f);
+    struct err err = ERR_INIT;
+    const char *dir = o->run_dir ? o->run_dir : task->job.run_dir;
+    int status;
+
+    f->o = o;
+    f->task = task;
+    f->hosts = hosts;
+    f->ops = ops;
+    if (place_make(&f->place, hosts, &err)) {
+        log_error("%s", err.text);
+        free(f);
+        return err_exit_code(&err);
+    }
+    front_init(f);
+    if (task->engine)
+        f->run_dir = dir ? absolute(task->cwd, dir)
+                         : rundir_name(task->cwd, task->name, f->began_wall);
+    machine_post(&f->machine, EV_BEGIN);
+    uv_run(&f->loop, UV_RUN_DEFAULT);
+    front_output_close(f);
+    status = front_verdict(f);
+    if (f->files)
+        writer_flush(f->files, 10000);
+    front_clear(f);
+    return status;
+}

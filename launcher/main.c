@@ -1,0 +1,106 @@
+/* ds-launch: reads the command line and hands over to a subcommand or to a run. */
+#include "engine/base/log.h"
+#include "launcher/front.h"
+#include "launcher/subcommands.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Subcommands that are ds-rank's: taken before our own options are looked at, their flags are not ours. */
+static int is_ranks(const char *word)
+{
+    static const char *const words[] = {"data", "ckpt", "sample", "lr", NULL};
+    int i;
+
+    for (i = 0; words[i]; i++)
+        if (!strcmp(words[i], word))
+            return 1;
+    return 0;
+}
+
+static void print_warnings(struct buf *warn)
+{
+    char *line, *rest = warn->data;
+
+    while (rest && (line = strsep(&rest, "\n")))
+        if (*line)
+            log_warn("%s", line);
+    buf_clear(warn);
+}
+
+static int run(struct options *o)
+{
+    struct task task;
+    struct hosts hosts = {0};
+    struct err err = ERR_INIT;
+    const struct spawner_ops *ops;
+    int status;
+
+    if (!task_make(&task, o, &err) && !task_hosts(&task, o, &hosts, &err) &&
+        (ops = task_spawner(&task, &hosts, &err))) {
+        status = front_run(o, &task, &hosts, ops);
+    } else {
+        log_error("%s", err.text);
+        status = err_exit_code(&err);
+    }
+    hosts_clear(&hosts);
+    task_clear(&task);
+    return status;
+}
+
+static int is_sub(const struct options *o, const char *name)
+{
+    return o->argc && !strcmp(o->argv[0], name);
+}
+
+static int dispatch(struct options *o)
+{
+    char *settings[] = {NULL, "info", "--settings", NULL};
+
+    if (is_sub(o, "hosts"))
+        return cmd_hosts(o);
+    if (is_sub(o, "plan"))
+        return cmd_plan(o);
+    if (is_sub(o, "info"))
+        return o->settings ? cmd_rank(settings) : cmd_info(o);
+    if (!o->argc && !o->deepspeed_config) {
+        log_error("nothing to run: give a job file or a program; see ds-launch --help");
+        return 2;
+    }
+    return run(o);
+}
+
+int main(int argc, char **argv)
+{
+    struct options o;
+    struct buf out = BUF_INIT, warn = BUF_INIT;
+    struct err err = ERR_INIT;
+    int rc, status;
+
+    log_open("ds-launch");
+    if (argc > 1 && is_ranks(argv[1]))
+        return cmd_rank(argv);
+    rc = options_parse(&o, argc, argv, &out, &warn, &err);
+    if (!rc && o.argc &&
+        (is_sub(&o, "hosts") || is_sub(&o, "plan") || is_sub(&o, "info") || options_is_job(o.argv[0])))
+        rc = options_parse_more(&o, &out, &warn, &err);
+    else if (!rc)
+        options_warn_behind(&o, &warn);
+    if (!rc) {
+        if (o.log_level)
+            log_level_parse(o.log_level, &log_level);
+        if (o.quiet)
+            log_level = LOG_ERROR;
+        print_warnings(&warn);
+    }
+    if (rc > 0)
+        fputs(buf_str(&out), stdout);
+    if (rc < 0)
+        log_error("%s", err.text);
+    status = rc > 0 ? fflush(stdout) != 0 : rc < 0 ? err_exit_code(&err) : dispatch(&o);
+    buf_clear(&out);
+    buf_clear(&warn);
+    options_clear(&o);
+    return status;
+}

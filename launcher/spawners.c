@@ -1,0 +1,11 @@
+/* The spawners of this build, in order of preference. */
+#include "launcher/spawner.h"
+
+#include <stddef.h>
+
+const struct spawner_ops *const spawners[] = {
+    &spawner_local,
+    &spawner_ssh,
+    &spawner_exec,
+    NULL,
+};

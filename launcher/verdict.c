@@ -1,0 +1,197 @@
+/* How a job ended: the failures as they came, the one that is to blame, the messages, the exit status. */
+#include "launcher/front.h"
+
+#include "engine/base/clock.h"
+#include "hostfile/nodelist.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+
+void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall)
+{
+    enum job_state s = f->machine.state;
+    struct front_rank *rk = rank >= 0 ? &f->rank[rank] : NULL;
+
+    if (s != JOB_SPAWNING && s != JOB_RUNNING && s != JOB_JUDGING &&
+        !(kind == FAILED_HOST && s < JOB_REAPING && !f->stop_signal))
+        return; /* we end them ourselves: that they end is no failure */
+    if (rk && rk->recorded) { /* first a report, then the exit: one failure, of the graver kind */
+        struct failure *old = &f->failures[rk->recorded - 1];
+
+        if (kind < old->kind && old->kind != FAILED_PEER)
+            old->kind = kind;
+        return;
+    }
+    ARRAY_GROW(f->failures, f->nfailures, f->failures_cap);
+    f->failures[f->nfailures++] = (struct failure){kind, rank, node, wall};
+    if (rk)
+        rk->recorded = f->nfailures;
+    if (kind != FAILED_HOST)
+        machine_post(&f->machine, EV_RANK_FAILED);
+}
+
+void front_laggards(const struct front *f, int (*has)(const struct front_node *), struct buf *out)
+{
+    char **names = xcalloc((size_t)f->place.nodes, sizeof *names);
+    int m, n = 0;
+
+    for (m = 0; m < f->place.nodes; m++)
+        if (!has(&f->node[m]))
+            names[n++] = f->hosts->host[m].name;
+    nodelist_print(names, n, out);
+    free(names);
+}
+
+/* Hosts that failed with the same words share one line: "w[1-3]: words". */
+static enum err_code print_node_errors(struct front *f)
+{
+    char **names = xcalloc((size_t)f->place.nodes, sizeof *names);
+    uint8_t *done = xcalloc((size_t)f->place.nodes, 1);
+    enum err_code worst = ERR_OK;
+    int m, k;
+
+    for (m = 0; m < f->place.nodes; m++) {
+        struct buf list = BUF_INIT;
+        int n = 0;
+
+        if (done[m] || !f->node[m].why.code)
+            continue;
+        for (k = m; k < f->place.nodes; k++)
+            if (!done[k] && f->node[k].why.code && !strcmp(f->node[k].why.text, f->node[m].why.text)) {
+                done[k] = 1;
+                names[n++] = f->hosts->host[k].name;
+            }
+        nodelist_print(names, n, &list);
+        log_error("%s: %s", buf_str(&list), f->node[m].why.text);
+        buf_clear(&list);
+        if (!worst || err_class(&f->node[m].why) != ERR_CLASS_INPUT)
+            worst = f->node[m].why.code;
+    }
+    free(names);
+    free(done);
+    return worst;
+}
+
+static void print_tail(const struct front *f, int rank)
+{
+    struct buf tail = BUF_INIT, text = BUF_INIT;
+    const char *p, *nl;
+
+    if (f->place.world < 2)
+        return; /* it stands right above */
+    output_tail(f->output, rank, &tail);
+    for (p = buf_str(&tail); *p; p = nl) {
+        nl = p + strcspn(p, "\n");
+        buf_addf(&text, "\n  | %.*s", (int)(nl - p), p);
+        nl += *nl == '\n';
+    }
+    if (text.len)
+        log_error("last lines of rank %d:%s", rank, buf_str(&text));
+    buf_clear(&tail);
+    buf_clear(&text);
+}
+
+static int blame_rank(const struct front *f, const struct failure *c, struct buf *text)
+{
+    const struct front_rank *rk = &f->rank[c->rank];
+
+    buf_addf(text, "rank %d on %s", c->rank, f->rank_host[c->rank]);
+    if (rk->pid)
+        buf_addf(text, " (pid %d)", rk->pid);
+    if (rk->signal && c->kind == FAILED_SIGNAL) {
+        buf_addf(text, " was killed by signal %d (%s)%s", rk->signal, strsignal(rk->signal),
+                 rk->oom ? ": the node was out of memory" : "");
+        return 128 + rk->signal;
+    }
+    if (rk->said.code)
+        buf_addf(text, rk->pid ? " failed: %s" : " did not start: %s", rk->said.text);
+    else
+        buf_addf(text, " ended with code %d", rk->code);
+    return rk->code > 0 ? rk->code : err_exit_code(&rk->said) ? err_exit_code(&rk->said) : 1;
+}
+
+static int print_blame(struct front *f)
+{
+    const struct failure *c = &f->failures[judge(f->failures, f->nfailures, f->task->engine)];
+    struct buf text = BUF_INIT;
+    int status = 1, i, followers = 0, same_node = 0;
+
+    for (i = 0; i < f->nfailures; i++) {
+        followers += &f->failures[i] != c && f->failures[i].rank >= 0;
+        same_node += &f->failures[i] != c && f->failures[i].rank >= 0 && c->rank < 0 &&
+                     f->failures[i].node == c->node;
+    }
+    followers -= same_node;
+    if (c->rank >= 0)
+        status = blame_rank(f, c, &text);
+    else
+        buf_addf(&text, "host %s %s: %s", f->hosts->host[c->node].name,
+                 c->kind == FAILED_HOST ? "was lost" : "failed", f->node[c->node].why.text);
+    if (followers)
+        buf_addf(&text, "; %d rank%s followed", followers, followers == 1 ? "" : "s");
+    log_error("%s", buf_str(&text));
+    if (c->rank >= 0)
+        print_tail(f, c->rank);
+    buf_clear(&text);
+    return status;
+}
+
+static void print_summary(const struct front *f)
+{
+    const struct progress *p = &f->progress;
+    struct buf b = BUF_INIT;
+
+    if (!f->task->engine || !p->steps || f->o->quiet)
+        return;
+    buf_addf(&b, "%.0f steps, loss %.4f -> %.4f", p->step, p->first_loss, p->loss);
+    if (p->have_valid)
+        buf_addf(&b, ", validation loss %.4f", p->valid_loss);
+    buf_adds(&b, ", ");
+    progress_count(progress_rate(p), &b);
+    buf_adds(&b, " tokens/s, ");
+    progress_time(clock_wall() - f->began_wall, &b);
+    buf_addf(&b, "\nrun folder %s\n", f->run_dir);
+    writer_put(f->term, f->out[1], b.data, b.len, -1, 0);
+    writer_flush(f->term, -1);
+    buf_clear(&b);
+}
+
+static int dry_run_said(const struct front *f)
+{
+    if (!f->o->quiet)
+        log_info("%d rank%s on %d node%s: every check passed, nothing was started (--dry-run)",
+                 f->place.world, f->place.world == 1 ? "" : "s", f->place.nodes,
+                 f->place.nodes == 1 ? "" : "s");
+    return 0;
+}
+
+int front_verdict(struct front *f)
+{
+    enum err_code nodes;
+    int status = 0;
+
+    print_summary(f);
+    if (f->nfailures) {
+        status = print_blame(f);
+    } else if (f->trouble.code || (f->losses && !f->kv) || f->check_failures) {
+        struct err e = f->trouble;
+
+        nodes = print_node_errors(f);
+        if (f->trouble.code)
+            log_error("%s", f->trouble.text);
+        else
+            e.code = nodes;
+        status = err_exit_code(&e) ? err_exit_code(&e) : 1;
+    }
+    if (f->stop_signal && !f->nfailures) {
+        log_info("ended by %s", f->stop_signal == SIGPIPE ? "its reader" : strsignal(f->stop_signal));
+        status = 128 + f->stop_signal;
+    } else if (!status && f->o->dry_run) {
+        status = dry_run_said(f);
+    }
+    if (f->bug && !status)
+        status = 1;
+    front_event(f, "done", ",\"code\":%d,\"step\":%.0f", status, f->progress.step);
+    return status;
+}
