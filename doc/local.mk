@@ -1,1 +1,2 @@
 # doc
+dist_man_MANS += doc/ds-hostfile.5

@@ -1,1 +1,2 @@
 # templates
+dist_pkgdata_DATA = templates/hostfile.example

@@ -259,6 +259,24 @@ static void test_files(void **state)
     free(path);
 }
 
+/* The example that users copy: what its comments promise. */
+static void test_example(void **state)
+{
+    const char *top = getenv("top_srcdir");
+    char *path = xasprintf("%s/templates/hostfile.example", top ? top : ".");
+    struct hosts h = {0};
+    struct err err = ERR_INIT;
+    int rc = hosts_source(&h, path, &err);
+    char *got = show(&h, rc, &err);
+
+    assert_string_equal(got, "node01=0,1,2,3 node02=0,1,2,3 rack1n01=0,1,2,3,4,5,6,7 "
+                             "rack1n02=0,1,2,3,4,5,6,7 rack2n01=0,1,2,3,4,5,6,7 "
+                             "rack2n02=0,1,2,3,4,5,6,7 ann@node03:2222=0,1 node04=4,5,6,7 "
+                             "fd00::17=0,1,2,3");
+    free(got);
+    free(path);
+}
+
 static void test_print(void **state)
 {
     static const char text[] = "ann@n01 slots=4 devices=4,5,6,7 port=2222\nn02\n[::1]:2\n";
@@ -298,6 +316,7 @@ int main(void)
         cmocka_unit_test(test_nul_byte),
         cmocka_unit_test(test_sources),
         cmocka_unit_test(test_files),
+        cmocka_unit_test(test_example),
         cmocka_unit_test(test_print),
     };
 
