@@ -78,6 +78,7 @@ struct comm_ops {
 /* First member of every backend's struct. */
 struct comm {
     const struct comm_ops *ops;
+    struct device *device;
     int rank, size;
 };
 
@@ -87,13 +88,17 @@ extern const struct comm_ops *const comms[]; /* in order of preference, NULL at 
 /* The first backend whose probe accepts. */
 int comm_create(struct comm **, struct boot *, struct device *, int64_t timeout_ms, struct err *);
 
-/* Submit one operation, wait for it, poll. */
+/* Submit one operation to the compute stream, wait for it, poll. Operations of one communicator are done
+ * in the order in which they were submitted, whatever their streams. */
 int comm_run(struct comm *, const struct coll *, struct err *);
 
 /* A world of n boots in this process for comm_thread (and for host in tests): boot[i] is rank i. nodes > 1
- * spreads the ranks over pretended nodes. */
+ * spreads the ranks over pretended nodes, whose address is 127.0.0.1: blocks of consecutive ranks, or
+ * as node_of[n] says. It lies in shared memory: processes forked afterwards are in the same world.
+ * boot_world_abort sets the abort word of every rank, as the agent does. */
 struct boot_world;
 struct boot_world *boot_world_create(int n, int nodes);
+struct boot_world *boot_world_create_on(int n, const int *node_of);
 struct boot *boot_world_rank(struct boot_world *, int rank);
 void boot_world_abort(struct boot_world *);
 void boot_world_destroy(struct boot_world *);

@@ -1,1 +1,2 @@
-# tests/sim
+# tests/sim: N ranks, as threads or processes
+include tests/sim/comm.mk
