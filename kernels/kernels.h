@@ -181,7 +181,7 @@ struct kernels {
                   const float *g, void *out, int64_t n, float lr_mul, float beta1, float beta2, float eps,
                   float decay, int adamw, const struct ds_scalars *s, enum ds_dtype dt,
                   struct ds_stream *);
-    /* fp64 sum of squares in fixed blocks of 4096 elements added in order; *bad |= 1 when not finite */
+    /* *sum = fp64 sum of squares in fixed blocks of 4096 elements added in order; *bad |= 1 when not finite */
     void (*sumsq)(double *sum, int32_t *bad, const float *g, int64_t n, struct ds_stream *);
     void (*cast)(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t n,
                  struct ds_stream *);
@@ -192,7 +192,7 @@ struct kernels {
 };
 
 /* The instruction set is picked once: "avx512", "avx2" or "plain", the best that the processor has, at
- * most DS_ISA=NAME when that is set. */
+ * most DS_ISA=NAME when that is set (NAME may also be "avx512-core": AVX-512 without bf16 products). */
 extern const struct kernels kernels_cpu;
 const char *kernels_cpu_isa(void);
 int kernels_cpu_bf16_native(void); /* 0: bf16 products are emulated in fp32 */

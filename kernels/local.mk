@@ -10,7 +10,9 @@ KERNELS_OPS = kernels/kernels.h kernels/cpu/isa.h kernels/cpu/vec.h kernels/cpu/
 
 libkernels_a_CFLAGS = $(KERNELS_CFLAGS) $(KERNELS_X86_CFLAGS)
 libkernels_a_SOURCES = kernels/kernels.h kernels/cpu/tables.h kernels/cpu/dispatch.c \
-	kernels/cpu/matmul.c
+	kernels/cpu/matmul.c kernels/ref/ref.h kernels/ref/matmul.c kernels/ref/embedding.c \
+	kernels/ref/norm.c kernels/ref/pointwise.c kernels/ref/dropout.c kernels/ref/attention.c \
+	kernels/ref/loss.c kernels/ref/optim.c
 
 libkernels_plain_a_CFLAGS = $(KERNELS_CFLAGS) -DDS_ISA_SUFFIX=plain
 libkernels_plain_a_SOURCES = $(KERNELS_OPS)

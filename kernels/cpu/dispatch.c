@@ -32,7 +32,7 @@ static void pick(void)
         return;
     table = &kernels_table_avx512;
     isa = "avx512";
-    if (__builtin_cpu_supports("avx512bf16")) {
+    if ((!most || strcmp(most, "avx512-core")) && __builtin_cpu_supports("avx512bf16")) {
         table = &kernels_table_avx512bf16;
         bf16_native = 1;
     }
