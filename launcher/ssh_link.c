@@ -184,7 +184,7 @@ static void tell_retry(struct ssh_link *l)
 {
     char line[ERR_TEXT_BYTES + 64];
 
-    if (l->noted || l->tries < 3) /* what passes by itself in a moment is not worth a line */
+    if (l->noted || l->tries < 3 || left_ms(l) < 2000) /* what is over in a moment is not worth a line */
         return;
     l->noted = 1;
     snprintf(line, sizeof line, "%s; trying on for %d s", l->last.text, (int)(left_ms(l) / 1000));

@@ -20,10 +20,10 @@ void remote_copy_command(const char *sha, const char *token, struct buf *out)
     /* agents that nobody copied anew for a month make room */
     buf_addf(out,
              "exec /bin/sh -c 'umask 077; " FOLDER "%.*s; t=$a.%s; "
-             "mkdir -p \"$d\" && find \"$d\" -name \"agent-*\" -mtime +30 -exec rm -f {} +; "
+             "mkdir -p \"$d\" || exit %d; find \"$d\" -name \"agent-*\" -mtime +30 -exec rm -f {} +; "
              "cat >\"$t\" && chmod 700 \"$t\" && s=$(sha256sum <\"$t\") && "
              "case $s in %s*) mv -f \"$t\" \"$a\" && exit 0;; "
              "*) echo \"$t differs from what was sent\" >&2;; esac; "
              "rm -f \"$t\"; exit %d'",
-             NAME_DIGITS, sha, token, sha, REMOTE_COPY);
+             NAME_DIGITS, sha, token, REMOTE_COPY, sha, REMOTE_COPY);
 }

@@ -129,6 +129,10 @@ int ssh_files_create(struct ssh_files **out, const struct options *o, struct err
     const char *me = pw ? pw->pw_name : getenv("USER");
     int rc = 0;
 
+    if (o->identity && access(o->identity, R_OK)) {
+        free(f);
+        return err_set(err, ERR_INPUT_FILE, "--identity %s: %m", o->identity);
+    }
     f->options = o;
     f->home = xstrdup(home ? home : "/");
     f->me = me && *me ? xstrdup(me) : xasprintf("%u", (unsigned)getuid());
@@ -255,7 +259,7 @@ static int set_keys(struct ssh_files *f, const struct ssh_config *c, struct ssh_
     for (int i = 0; i < c->identity.n && !rc; i++)
         rc = expand_into(&t->identity, c->identity.word[i], &tokens, err);
     t->nfirst = t->identity.n;
-    for (size_t i = 0; i < 3 && !rc && !c->identity.given && !f->options->identity; i++)
+    for (size_t i = 0; i < 3 && !rc && !c->identity.given; i++)
         rc = expand_into(&t->identity, default_keys[i], &tokens, err);
     if (!strcmp(agent, "SSH_AUTH_SOCK"))
         agent = getenv("SSH_AUTH_SOCK");

@@ -355,6 +355,8 @@ static int stream_pump(struct ssh_stream *s)
         s->exit_time = uv_now(s->wire->loop) + DRAIN_MS;
         uv_timer_start(&s->wire->timer, on_timer, DRAIN_MS + 1, 0);
     }
+    if (!s->exited && !ssh_is_connected(s->wire->s))
+        return 0; /* not the command's end but the session's */
     if (ssh_channel_is_closed(s->ch) || (s->eof[0] && s->eof[1] && (s->exited || s->host)) ||
         (s->exit_time && uv_now(s->wire->loop) >= s->exit_time))
         stream_end(s, "");
@@ -375,12 +377,14 @@ static void wire_broken(struct ssh_wire *w, const char *doing)
 {
     struct err e = ERR_INIT;
     int early = !ssh_get_serverbanner(w->s);
-    const char *said = ssh_get_error(w->s), *bye = ssh_get_disconnect_message(w->s);
+    const char *said = ssh_get_error_code(w->s) ? ssh_get_error(w->s) : "",
+               *bye = ssh_get_disconnect_message(w->s);
 
-    if (bye && *bye)
+    if (early) /* what sshd does beyond MaxStartups; libssh says nothing useful */
+        said = "the server hung up before it answered, as sshd does when too many log in at once";
+    else if (bye && ssh_get_status(w->s) & SSH_CLOSED)
         said = bye;
-    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing,
-            said && *said ? said : "the connection ended");
+    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing, *said ? said : "the connection ended");
     wire_down(w, &e, early);
 }
 
