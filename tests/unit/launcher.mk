@@ -1,2 +1,3 @@
 # unit tests of launcher
 include tests/unit/agent.mk
+include tests/unit/front.mk

@@ -1,0 +1,94 @@
+/* What is carried to the ranks, and the env file. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "launcher/exportenv.h"
+
+#include <string.h>
+
+static const char *get(const struct envlist *e, const char *name)
+{
+    size_t n = strlen(name);
+    int i;
+
+    for (i = 0; i < e->n; i++)
+        if (!strncmp(e->item[i], name, n) && (e->item[i][n] == '=' || !e->item[i][n]))
+            return e->item[i] + n;
+    return NULL;
+}
+
+static char *const shell[] = {"PATH=/bin", "HOME=/root", "NCCL_DEBUG=INFO", "SECRET=x", "RANK=7",
+                              "DS_AGENT_FD=3", "DS_FOO=1", "CUDA_VISIBLE_DEVICES=0", "SLURM_X=1",
+                              "MY_A=1", "MY_B=2", "PYTHONPATH=/lib", NULL};
+
+static void rules(void **state)
+{
+    struct envlist e = {0};
+    struct err err = ERR_INIT;
+    char *const more[] = {"MY_*", "NEW=a=b c", "PATH=/other"};
+    (void)state;
+
+    assert_int_equal(envlist_build(&e, shell, NULL, "/nowhere", more, 3, 1, &err), 0);
+    assert_string_equal(get(&e, "NCCL_DEBUG"), "=INFO");
+    assert_string_equal(get(&e, "DS_FOO"), "=1");
+    assert_null(get(&e, "SECRET"));
+    assert_null(get(&e, "HOME"));
+    assert_null(get(&e, "CUDA_VISIBLE_DEVICES"));
+    assert_null(get(&e, "SLURM_X")); /* no allocation */
+    assert_string_equal(get(&e, "RANK"), ""); /* removed */
+    assert_string_equal(get(&e, "DS_AGENT_FD"), "");
+    assert_string_equal(get(&e, "MY_B"), "=2");
+    assert_string_equal(get(&e, "NEW"), "=a=b c");
+    assert_string_equal(get(&e, "PATH"), "=/other");
+    assert_string_equal(get(&e, "PYTHONPATH"), "=/nowhere:/lib");
+    envlist_clear(&e);
+}
+
+static void nothing(void **state)
+{
+    struct envlist e = {0};
+    struct err err = ERR_INIT;
+    char *const more[] = {"NONE", "MY_A"};
+    (void)state;
+
+    assert_int_equal(envlist_build(&e, shell, NULL, "/nowhere", more, 2, 0, &err), 0);
+    assert_null(get(&e, "PATH"));
+    assert_string_equal(get(&e, "MY_A"), "=1");
+    envlist_clear(&e);
+}
+
+static void file(void **state)
+{
+    static const char text[] = "# a comment\n\n  A=1  \nexport B=two words # and a remark\n"
+                               "C='it # is'\nD=\"say \\\"x\\\" \"\r\nE=\nF=a=b\nA=last\nG=x#y";
+    struct envlist e = {0};
+    struct err err = ERR_INIT;
+    (void)state;
+
+    assert_int_equal(envlist_parse(&e, "f", text, &err), 0);
+    assert_string_equal(get(&e, "A"), "=last");
+    assert_string_equal(get(&e, "B"), "=two words");
+    assert_string_equal(get(&e, "C"), "=it # is");
+    assert_string_equal(get(&e, "D"), "=say \"x\" ");
+    assert_string_equal(get(&e, "E"), "=");
+    assert_string_equal(get(&e, "F"), "=a=b");
+    assert_string_equal(get(&e, "G"), "=x#y");
+    assert_int_equal(e.n, 7);
+    assert_int_equal(envlist_parse(&e, "f", "A=1\nno equals\n", &err), -1);
+    assert_non_null(strstr(err.text, "f:2:"));
+    assert_int_equal(envlist_parse(&e, "f", "A='open\n", &err), -1);
+    assert_int_equal(envlist_parse(&e, "f", "2A=1\n", &err), -1);
+    envlist_clear(&e);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rules), cmocka_unit_test(nothing),
+                                       cmocka_unit_test(file)};
+
+    return cmocka_run_group_tests_name("exportenv", tests, NULL, NULL);
+}

@@ -1,0 +1,166 @@
+/* The command line: spelling, values, contradictions, what belongs to the program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "launcher/options.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MAX 32
+
+struct result {
+    struct options o;
+    struct buf out, warn;
+    struct err err;
+    int rc;
+};
+
+/* words are separated by blanks */
+static struct result parse(const char *line)
+{
+    struct result r = {0};
+    char *copy = xstrdup(line), *argv[MAX], *p;
+    int argc = 0;
+
+    for (p = strtok(copy, " "); p && argc < MAX; p = strtok(NULL, " "))
+        argv[argc++] = p;
+    r.rc = options_parse(&r.o, argc, argv, &r.out, &r.warn, &r.err);
+    free(copy);
+    return r;
+}
+
+static void done(struct result *r)
+{
+    options_clear(&r->o);
+    buf_clear(&r->out);
+    buf_clear(&r->warn);
+}
+
+static void good(void **state)
+{
+    struct result r = parse("ds-launch -H hf --num_nodes 2 --num-gpus=4 --master_port 1234 --grace 500ms "
+                            "--export A=b=c --export NCCL* --no_local_rank prog --num_nodes 7 -H x");
+    (void)state;
+
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(r.o.hostfile, "hf");
+    assert_int_equal(r.o.num_nodes, 2);
+    assert_int_equal(r.o.ranks_per_node, 4);
+    assert_int_equal(r.o.master_port, 1234);
+    assert_int_equal(r.o.grace_ms, 500);
+    assert_int_equal(r.o.ping_limit_ms, -1);
+    assert_int_equal(r.o.nexports, 2);
+    assert_string_equal(r.o.export[0], "A=b=c");
+    assert_int_equal(r.o.no_local_rank, 1);
+    assert_int_equal(r.o.argc, 5);
+    assert_string_equal(r.o.argv[0], "prog");
+    assert_string_equal(r.o.argv[4], "x");
+    options_warn_behind(&r.o, &r.warn);
+    assert_non_null(strstr(buf_str(&r.warn), "--num_nodes"));
+    done(&r);
+}
+
+static void plain_words(void **state)
+{
+    struct result r = parse("ds-launch -Hhf -- -x --hosts");
+    (void)state;
+
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(r.o.hostfile, "hf");
+    assert_int_equal(r.o.argc, 2);
+    assert_string_equal(r.o.argv[0], "-x");
+    done(&r);
+}
+
+static void job_rows(void **state)
+{
+    struct result r = parse("ds-launch --set run.steps=3 --resume auto j.ini --set a.b=c=d -q");
+    (void)state;
+
+    assert_int_equal(r.rc, 0);
+    assert_true(options_is_job(r.o.argv[0]));
+    assert_int_equal(options_parse_more(&r.o, &r.out, &r.warn, &r.err), 0);
+    assert_int_equal(r.o.argc, 1);
+    assert_int_equal(r.o.quiet, 1);
+    assert_int_equal(r.o.set.n, 3);
+    assert_string_equal(r.o.set.row[0].path, "run.steps");
+    assert_string_equal(r.o.set.row[0].value, "3");
+    assert_string_equal(r.o.set.row[1].path, "run.resume");
+    assert_string_equal(r.o.set.row[1].value, "auto");
+    assert_string_equal(r.o.set.row[2].value, "c=d");
+    done(&r);
+}
+
+/* A program behind plan keeps its own flags, a job file there does not have any. */
+static void plan_words(void **state)
+{
+    struct result r = parse("ds-launch plan --hosts local:2 prog --list");
+    (void)state;
+
+    assert_int_equal(options_parse_more(&r.o, &r.out, &r.warn, &r.err), 0);
+    assert_string_equal(r.o.hosts, "local:2");
+    assert_int_equal(r.o.list, 0);
+    assert_int_equal(r.o.argc, 3);
+    done(&r);
+}
+
+static void bad(void **state)
+{
+    static const char *const lines[][2] = {
+        {"ds-launch --hostfil x p", "did you mean --hostfile"},
+        {"ds-launch --num_nodes 0 p", "from 1 to"},
+        {"ds-launch --num_nodes 2x p", "from 1 to"},
+        {"ds-launch --num_nodes", "needs a value"},
+        {"ds-launch --quiet=1 p", "takes no value"},
+        {"ds-launch --grace soon p", "such as 30s"},
+        {"ds-launch --hosts a --hostfile b p", "exclude each other"},
+        {"ds-launch -i a -e b p", "exclude each other"},
+        {"ds-launch -i a --num_gpus 2 p", "cannot be given together"},
+        {"ds-launch --module --no_python p", "exclude each other"},
+        {"ds-launch --launcher pdsh p", "use ssh"},
+        {"ds-launch --launcher openmpi p", "one of local|exec|ssh"},
+        {"ds-launch --launcher exec p", "needs --launcher-args"},
+        {"ds-launch --elastic_training p", "not supported"},
+        {"ds-launch --venv_script v p", "not supported"},
+        {"ds-launch --no_ssh p", "not supported"},
+        {"ds-launch --set run.steps p", "PATH=VALUE"},
+        {"ds-launch --log_level loud p", "debug, info"},
+    };
+    size_t i;
+    (void)state;
+
+    for (i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct result r = parse(lines[i][0]);
+
+        assert_int_equal(r.rc, -1);
+        assert_int_equal(err_class(&r.err), ERR_CLASS_INPUT);
+        if (!strstr(r.err.text, lines[i][1]))
+            fail_msg("%s: %s", lines[i][0], r.err.text);
+        done(&r);
+    }
+}
+
+static void no_effect(void **state)
+{
+    struct result r = parse("ds-launch --force_multi p");
+    (void)state;
+
+    assert_int_equal(r.rc, 0);
+    assert_non_null(strstr(buf_str(&r.warn), "--force-multi has no effect"));
+    done(&r);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good), cmocka_unit_test(plain_words), cmocka_unit_test(job_rows),
+        cmocka_unit_test(plan_words), cmocka_unit_test(bad), cmocka_unit_test(no_effect),
+    };
+
+    return cmocka_run_group_tests_name("options", tests, NULL, NULL);
+}
