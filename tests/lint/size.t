@@ -1,0 +1,36 @@
+#!/bin/bash
+# A file has at most 600 lines and a function at most 60: what is longer is two things.
+cd "${top_srcdir:-.}" || exit 99
+fail=0 n=0
+
+sources() {
+    find hostfile launcher elastic engine kernels tests -name '*.[ch]' -o -name '*.cu' | sort
+}
+
+report() { # report NAME, complaints on stdin
+    local found
+    found=$(cat)
+    n=$((n + 1))
+    if [ -z "$found" ]; then
+        echo "ok $n - $1"
+    else
+        echo "not ok $n - $1"
+        sed 's/^/# /' <<<"$found"
+        fail=1
+    fi
+}
+
+echo "1..3"
+sources | xargs awk 'FNR == 1 && NR > 1 && last > 600 { print name ": " last " lines" }
+    { name = FILENAME; last = FNR } END { if (last > 600) print name ": " last " lines" }' |
+    report "files of at most 600 lines"
+# A function's body stands between a { and a } in the first column.
+sources | xargs awk '
+    /^[A-Za-z_].*\(/ { head = $0 }
+    /^\{/ { start = FNR }
+    /^\}/ { if (start && FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines: " head; start = 0 }' |
+    report "functions of at most 60 lines"
+find . -path ./build -prune -o -path ./.git -prune -o -name README.md -print | xargs awk '
+    FILENAME != "./README.md" && FNR == 61 { print FILENAME ": more than 60 lines" }' |
+    report "a folder's README of at most 60 lines"
+exit $fail
