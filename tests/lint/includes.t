@@ -66,13 +66,13 @@ bad=$(includes | awk '
     !allowed(part($1), part($3), $3) {
         printf "%s:%d: %s may not include %s\n", $1, $2, part($1), $3
     }')
-[ -z "$bad" ]; ok $? "who may include whom" <<<"$bad"
+[ -z "$bad" ]; ok $? "who may include whom" < <(printf '%s' "$bad")
 
 bad=$(includes | while read -r file line included; do
     case $included in config.h | build_hash.h) continue ;; esac
     [ -e "$included" ] || echo "$file:$line: \"$included\" is not written from the root of the tree"
 done)
-[ -z "$bad" ]; ok $? "includes are written from the root" <<<"$bad"
+[ -z "$bad" ]; ok $? "includes are written from the root" < <(printf '%s' "$bad")
 
 # Each foreign header in one .c file. libuv is the loop itself: it may stand in the launcher alone.
 bad=$(for header in ini.h jansson.h xxhash.h dnnl.h hwloc.h sodium.h slurm/slurm.h ucp/api/ucp.h nccl.h; do
@@ -85,5 +85,5 @@ done
 files=$(sources | xargs grep -l '^ *# *include *<libssh/')
 [ "$(echo "$files" | grep -c .)" -le 1 ] || echo "<libssh/...> is included by:" $files
 sources | grep -v '^launcher/' | xargs grep -l '^ *# *include *<uv.h>' | sed 's/$/ includes <uv.h>/')
-[ -z "$bad" ]; ok $? "a foreign header in one .c file each" <<<"$bad"
+[ -z "$bad" ]; ok $? "a foreign header in one .c file each" < <(printf '%s' "$bad")
 exit $fail
