@@ -9,6 +9,7 @@ libspawnssh_a_SOURCES = \
 	launcher/ssh_target.c launcher/ssh_target.h \
 	launcher/ssh_link.c launcher/ssh_link.h \
 	launcher/spawner_ssh.c \
+	launcher/ssh_stream.c launcher/ssh_stream.h \
 	launcher/ssh_remote.c launcher/ssh_remote.h \
 	launcher/ssh_trust.c launcher/ssh_trust.h \
 	launcher/ssh_tube.c launcher/ssh_tube.h \

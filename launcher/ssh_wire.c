@@ -7,7 +7,7 @@
  *
  * Invariants: streams and the wire are freed only outside pump() (busy == 0); a stream that was closed
  * by its owner gets no callback; the uv handles are closed before libssh closes the socket. */
-#include "launcher/ssh_wire.h"
+#include "launcher/ssh_stream.h"
 
 #include <libssh/callbacks.h>
 #include <libssh/libssh.h>
@@ -50,26 +50,6 @@ struct ssh_wire {
     void *ctx;
     struct ssh_stream *streams;
     char *scratch;    /* READ_BYTES */
-};
-
-enum stream_state { STREAM_OPENING, STREAM_EXEC, STREAM_RUN, STREAM_ENDED };
-
-struct ssh_stream {
-    struct ssh_wire *wire;
-    struct ssh_stream *next;
-    ssh_channel ch;
-    struct ssh_channel_callbacks_struct cb;
-    enum stream_state state;
-    char *command, *host; /* one of them */
-    int port;
-    struct ssh_stream_events ev;
-    void *ctx;
-    struct buf out;
-    size_t sent;
-    int want_eof, sent_eof, paused, closed, was_busy;
-    int eof[2], exited;
-    uint64_t exit_time;
-    struct ssh_stream_end end;
 };
 
 const char *ssh_wire_version(void)
@@ -136,11 +116,9 @@ static struct key *ring_get(struct ssh_keyring *r, const char *path)
     return k;
 }
 
-static void kick(struct ssh_wire *w);
-
 static void on_timer(uv_timer_t *t)
 {
-    kick(t->data);
+    ssh_wire_kick(t->data);
 }
 
 static void on_exit_status(ssh_session session, ssh_channel ch, int status, void *arg)
@@ -169,15 +147,16 @@ static struct ssh_stream *stream_create(struct ssh_wire *w, const struct ssh_str
     s->ctx = ctx;
     s->end.status = -1;
     s->ch = ssh_channel_new(w->s);
-    ssh_callbacks_init(&s->cb);
-    s->cb.userdata = s;
-    s->cb.channel_exit_status_function = on_exit_status;
-    s->cb.channel_exit_signal_function = on_exit_signal;
+    s->cb = xcalloc(1, sizeof *s->cb);
+    ssh_callbacks_init(s->cb);
+    s->cb->userdata = s;
+    s->cb->channel_exit_status_function = on_exit_status;
+    s->cb->channel_exit_signal_function = on_exit_signal;
     if (s->ch)
-        ssh_set_channel_callbacks(s->ch, &s->cb);
+        ssh_set_channel_callbacks(s->ch, s->cb);
     s->next = w->streams;
     w->streams = s;
-    kick(w);
+    ssh_wire_kick(w);
     return s;
 }
 
@@ -203,69 +182,14 @@ struct ssh_stream *ssh_wire_forward(struct ssh_wire *w, const char *host, int po
 static void stream_free(struct ssh_stream *s)
 {
     if (s->ch) {
-        ssh_remove_channel_callbacks(s->ch, &s->cb);
+        ssh_remove_channel_callbacks(s->ch, s->cb);
         ssh_channel_free(s->ch); /* says close, does not wait */
     }
+    free(s->cb);
     free(s->command);
     free(s->host);
     buf_clear(&s->out);
     free(s);
-}
-
-void ssh_stream_send(struct ssh_stream *s, const void *data, size_t n)
-{
-    if (s->state == STREAM_ENDED || s->want_eof)
-        return;
-    if (s->sent > READ_BYTES && s->sent > s->out.len / 2) {
-        buf_drop(&s->out, s->sent);
-        s->sent = 0;
-    }
-    buf_add(&s->out, data, n);
-    s->was_busy = 1;
-    kick(s->wire);
-}
-
-size_t ssh_stream_pending(const struct ssh_stream *s)
-{
-    int unsent = s->state != STREAM_ENDED && s->wire->s &&
-                 (ssh_get_poll_flags(s->wire->s) & SSH_WRITE_PENDING);
-
-    return s->out.len - s->sent + (size_t)unsent;
-}
-
-void ssh_stream_eof(struct ssh_stream *s)
-{
-    s->want_eof = 1;
-    kick(s->wire);
-}
-
-void ssh_stream_pause(struct ssh_stream *s, int paused)
-{
-    s->paused = paused;
-    kick(s->wire);
-}
-
-void ssh_stream_close(struct ssh_stream *s)
-{
-    if (!s)
-        return;
-    s->closed = 1;
-    kick(s->wire);
-}
-
-static int gone(const struct ssh_stream *s)
-{
-    return s->closed || s->wire->closing;
-}
-
-static void stream_end(struct ssh_stream *s, const char *why)
-{
-    if (s->state == STREAM_ENDED)
-        return;
-    s->state = STREAM_ENDED;
-    snprintf(s->end.why, sizeof s->end.why, "%.255s", why);
-    if (!gone(s))
-        s->ev.end(s->ctx, &s->end);
 }
 
 /* The way from nothing to running. */
@@ -274,7 +198,7 @@ static int stream_start(struct ssh_stream *s)
     int rc;
 
     if (!s->ch) {
-        stream_end(s, "out of memory");
+        ssh_stream_finish(s, "out of memory");
         return 1;
     }
     if (s->state == STREAM_EXEC)
@@ -286,7 +210,7 @@ static int stream_start(struct ssh_stream *s)
     if (rc == SSH_AGAIN)
         return 0;
     if (rc != SSH_OK) {
-        stream_end(s, ssh_get_error(s->wire->s));
+        ssh_stream_finish(s, ssh_get_error(s->wire->s));
         return 1;
     }
     s->state = s->state == STREAM_OPENING && s->command ? STREAM_EXEC : STREAM_RUN;
@@ -297,31 +221,23 @@ static int stream_start(struct ssh_stream *s)
 
 static int stream_write(struct ssh_stream *s)
 {
-    size_t left = s->out.len - s->sent;
+    const char *data;
+    size_t left = ssh_stream_next(s, READ_BYTES, &data);
     int n = 0;
 
     if (left && ssh_channel_window_size(s->ch)) {
-        n = ssh_channel_write(s->ch, s->out.data + s->sent,
-                              (uint32_t)(left < READ_BYTES ? left : READ_BYTES));
+        n = ssh_channel_write(s->ch, data, (uint32_t)left);
         if (n < 0)
             return 0; /* the session or channel is gone: told where that is looked at */
-        s->sent += (size_t)n;
+        ssh_stream_taken(s, (size_t)n);
     }
-    if (s->sent < s->out.len)
+    if (ssh_stream_next(s, 1, &data))
         return n > 0;
-    if (s->out.len) {
-        buf_reset(&s->out);
-        s->sent = 0;
-    }
     if (s->want_eof && !s->sent_eof) {
         s->sent_eof = 1;
         ssh_channel_send_eof(s->ch);
     }
-    if (s->was_busy) {
-        s->was_busy = 0;
-        if (s->ev.drained)
-            s->ev.drained(s->ctx);
-    }
+    ssh_stream_drained(s);
     return n > 0;
 }
 
@@ -342,14 +258,14 @@ static int stream_pump(struct ssh_stream *s)
 {
     int moved = 0;
 
-    if (gone(s) || s->state == STREAM_ENDED)
+    if (ssh_stream_gone(s) || s->state == STREAM_ENDED)
         return 0;
     if (s->state != STREAM_RUN)
         return stream_start(s);
     moved |= stream_write(s);
-    for (int i = 1; i >= 0 && !s->paused && !gone(s); i--)
+    for (int i = 1; i >= 0 && !s->paused && !ssh_stream_gone(s); i--)
         moved |= stream_read(s, i);
-    if (gone(s) || s->paused || moved)
+    if (ssh_stream_gone(s) || s->paused || moved)
         return moved;
     if (s->exited && !s->exit_time) {
         s->exit_time = uv_now(s->wire->loop) + DRAIN_MS;
@@ -359,7 +275,7 @@ static int stream_pump(struct ssh_stream *s)
         return 0; /* not the command's end but the session's */
     if (ssh_channel_is_closed(s->ch) || (s->eof[0] && s->eof[1] && (s->exited || s->host)) ||
         (s->exit_time && uv_now(s->wire->loop) >= s->exit_time))
-        stream_end(s, "");
+        ssh_stream_finish(s, "");
     return moved;
 }
 
@@ -367,7 +283,7 @@ static void wire_down(struct ssh_wire *w, const struct err *why, int early)
 {
     w->state = WIRE_DEAD;
     for (struct ssh_stream *s = w->streams; s; s = s->next)
-        stream_end(s, why->text);
+        ssh_stream_finish(s, why->text);
     if (!w->closing)
         w->ev.down(w->ctx, why, early);
 }
@@ -377,14 +293,13 @@ static void wire_broken(struct ssh_wire *w, const char *doing)
 {
     struct err e = ERR_INIT;
     int early = !ssh_get_serverbanner(w->s);
-    const char *said = ssh_get_error_code(w->s) ? ssh_get_error(w->s) : "",
-               *bye = ssh_get_disconnect_message(w->s);
+    const char *said = ssh_get_error_code(w->s) ? ssh_get_error(w->s) : "";
 
-    if (early) /* what sshd does beyond MaxStartups; libssh says nothing useful */
+    if (early) /* what sshd does beyond MaxStartups */
         said = "the server hung up before it answered, as sshd does when too many log in at once";
-    else if (bye && ssh_get_status(w->s) & SSH_CLOSED)
-        said = bye;
-    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing, *said ? said : "the connection ended");
+    else if (!*said && (ssh_get_status(w->s) & SSH_CLOSED)) /* (the getter spoils the error's text) */
+        said = ssh_get_disconnect_message(w->s);
+    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing, said && *said ? said : "the connection ended");
     wire_down(w, &e, early);
 }
 
@@ -581,7 +496,7 @@ static void pump(struct ssh_wire *w)
         events |= UV_WRITABLE;
     uv_poll_start(&w->poll, events, on_ready);
     if (moved)
-        kick(w);
+        ssh_wire_kick(w);
 }
 
 static void on_ready(uv_poll_t *p, int status, int events)
@@ -594,7 +509,7 @@ static void on_idle(uv_idle_t *h)
     pump(h->data);
 }
 
-static void kick(struct ssh_wire *w)
+void ssh_wire_kick(struct ssh_wire *w)
 {
     if (!w->closing && w->s)
         uv_idle_start(&w->idle, on_idle);
@@ -631,7 +546,7 @@ int ssh_wire_open(struct ssh_wire **out, uv_loop_t *loop, int fd, const struct s
     uv_idle_init(loop, &w->idle);
     uv_timer_init(loop, &w->timer);
     w->poll.data = w->idle.data = w->timer.data = w;
-    kick(w);
+    ssh_wire_kick(w);
     *out = w;
     return 0;
 }
@@ -643,4 +558,14 @@ void ssh_wire_close(struct ssh_wire *w)
     w->closing = 1;
     if (!w->busy)
         wire_finish(w);
+}
+
+int ssh_wire_unsent(const struct ssh_wire *w)
+{
+    return w->s && (ssh_get_poll_flags(w->s) & SSH_WRITE_PENDING) != 0;
+}
+
+int ssh_wire_closing(const struct ssh_wire *w)
+{
+    return w->closing;
 }
