@@ -8,7 +8,9 @@ are split by columns are stored (out, in), those split by rows (in, out).
 
 A file holds, per tensor NAME: init.NAME, grad.NAME (of the first batch), final.NAME (after ten steps);
 and batch.{token,target,pos,doc} (steps, B, T), losses and norms (steps) float64, logits (B, T, V) of the
-first batch. Metadata: the settings, and how far a float32 run of the same code is from float64.
+first batch; bf16.grad and bf16.final, how far PyTorch itself is from that with bfloat16 weights and
+activations and float32 masters: the worst tensor's distance over its norm (over how far it moved).
+Metadata: the settings, and how far a float32 run of the same code is from float64.
 """
 import json
 import pathlib
@@ -128,26 +130,34 @@ def forward(form, G, w, token, pos, doc):
     return F.linear(x, w["embedding.wte"] if gpt2 else w["head.weight"])
 
 
-def run(form, G, init, batches, dtype):
-    w = {k: torch.tensor(v, dtype=dtype, requires_grad=True) for k, v in init.items()}
-    groups = [{"params": [p for p in w.values() if p.ndim == 2], "weight_decay": DECAY},
-              {"params": [p for p in w.values() if p.ndim == 1], "weight_decay": 0.0}]
+def run(form, G, init, batches, dtype, compute=None):
+    """compute: the type of weights and activations when it is not that of the masters."""
+    masters = {k: torch.tensor(v, dtype=dtype, requires_grad=True) for k, v in init.items()}
+    groups = [{"params": [p for p in masters.values() if p.ndim == 2], "weight_decay": DECAY},
+              {"params": [p for p in masters.values() if p.ndim == 1], "weight_decay": 0.0}]
     optimizer = torch.optim.AdamW(groups, lr=LR, betas=BETAS, eps=EPS)
     out = {"losses": [], "norms": []}
     for step in range(STEPS):
         token, target, pos, doc = (torch.tensor(b[step]).long() for b in batches)
+        w = {k: p.to(compute or dtype) for k, p in masters.items()}
         logits = forward(form, G, w, token, pos, doc)
         loss = F.cross_entropy(logits.reshape(-1, V), target.reshape(-1), ignore_index=-1)
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
-            out["logits"] = logits.detach().numpy()
-            out["grad"] = {k: p.grad.numpy().copy() for k, p in w.items()}
+            out["logits"] = logits.detach().double().numpy()
+            out["grad"] = {k: p.grad.numpy().copy() for k, p in masters.items()}
         out["losses"].append(loss.item())
-        out["norms"].append(torch.nn.utils.clip_grad_norm_(w.values(), CLIP).item())
+        out["norms"].append(torch.nn.utils.clip_grad_norm_(masters.values(), CLIP).item())
         optimizer.step()
-    out["final"] = {k: p.detach().numpy() for k, p in w.items()}
+    out["final"] = {k: p.detach().numpy() for k, p in masters.items()}
     return out
+
+
+def worst(a, b, origin):
+    """Largest |a - b| / |b - origin| of all tensors; the key bias of GPT-2 has no gradient but rounding."""
+    norm = np.linalg.norm
+    return max(norm(a[k] - b[k]) / norm(b[k] - origin[k]) for k in a if "qkv_bias.k" not in k)
 
 
 def make(form, G, ffn):
@@ -162,13 +172,18 @@ def make(form, G, ffn):
         tensors["batch." + name] = value
     tensors["logits"] = ref["logits"].astype(np.float32)
     tensors["losses"], tensors["norms"] = np.array(ref["losses"]), np.array(ref["norms"])
+    rough = run(form, G, init, batches, torch.float32, torch.bfloat16)
+    zero = {k: 0 for k in init}
+    tensors["bf16.grad"] = np.array([worst(rough["grad"], ref["grad"], zero)])
+    tensors["bf16.final"] = np.array([worst(rough["final"], ref["final"], init)])
     distance = np.abs(np.array(single["losses"]) / tensors["losses"] - 1).max()
     meta = {"form": form, "torch": torch.__version__, "lr": LR, "betas": BETAS, "eps": EPS,
             "decay": DECAY, "clip": CLIP, "float32_loss_distance": float(distance)}
     path = pathlib.Path(__file__).parent / (form + ".safetensors")
     save_file(tensors, path, {k: json.dumps(v) for k, v in meta.items()})
     print(form, "losses", ref["losses"][0], ref["losses"][-1], "norms", ref["norms"][0],
-          ref["norms"][-1], "float32 distance", distance, "bytes", path.stat().st_size)
+          ref["norms"][-1], "float32 distance", distance, "bfloat16 distances",
+          tensors["bf16.grad"], tensors["bf16.final"], "bytes", path.stat().st_size)
 
 
 torch.use_deterministic_algorithms(True)

@@ -7,3 +7,4 @@ include tests/unit/comm.mk
 include tests/unit/core.mk
 include tests/unit/data.mk
 include tests/unit/ckpt.mk
+include tests/unit/model.mk
