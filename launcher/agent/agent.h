@@ -1,0 +1,152 @@
+/* The worker's parts: what they share. One thread, one loop; nothing here blocks. */
+#ifndef DS_AGENT_H
+#define DS_AGENT_H
+
+#include "engine/base/buf.h"
+#include "engine/base/err.h"
+#include "launcher/agent/loop.h"
+#include "launcher/msg.h"
+#include "launcher/spawn.h"
+
+#include <stdint.h>
+#include <sys/types.h>
+
+struct agent;
+struct chan;
+struct check;
+struct links;
+struct oom;
+struct team;
+
+/* ---- the channel (chan.c): frames on two descriptors, always read, never waited for */
+struct chan_events {
+    void (*msg)(void *ctx, const struct msg *m);
+    void (*down)(void *ctx, const char *why); /* once; nothing can be sent any more */
+    void (*drained)(void *ctx);               /* everything queued is in the system's hands */
+};
+struct chan *chan_create(struct loop *l, int in, int out, const struct chan_events *ev, void *ctx,
+                         struct err *err);
+void chan_destroy(struct chan *c); /* NULL is fine; closes nothing */
+void chan_raw(struct chan *c, const void *data, size_t n);
+void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n);
+void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body); /* clears body */
+size_t chan_pending(const struct chan *c);
+/* Reads what is there now; when it last heard anything (clock_ms). */
+int64_t chan_poll(struct chan *c);
+
+/* ---- one epoch's ranks on this node (ranks.c, pump.c) */
+struct stream {
+    struct rank *rank;
+    int which; /* 1 stdout, 2 stderr */
+    int fd;    /* -1: ended */
+    struct watch *watch;
+};
+
+struct rank {
+    struct team *team;
+    int number; /* the rank */
+    int index;  /* of the node's ranks: local_rank */
+    pid_t pid;  /* 0: not started or reaped */
+    int exited; /* EXIT was sent */
+    struct stream out[2];
+    int in_fd; /* its stdin, -1: none or closed */
+    struct watch *in_watch;
+    struct buf in;
+    int in_end; /* close stdin when in is empty */
+    int status_fd; /* becomes readable when exec is done (end of file) or failed (two ints) */
+    struct watch *status_watch;
+};
+
+struct team {
+    struct agent *agent;
+    uint32_t epoch;
+    struct spawn spawn;
+    struct rank *rank;
+    int n, running; /* running: not reaped */
+    struct links *links; /* NULL: foreign program */
+    struct team *next;   /* older ones, kept until their output is sent */
+};
+
+/* Takes over spawn. What can't be started is told as FAIL and EXIT. */
+struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn);
+void team_destroy(struct team *t);
+/* 1 when pid was one of its ranks. */
+int team_reaped(struct team *t, pid_t pid, int status);
+void team_signal(struct team *t, int signo);
+void team_stdin(struct team *t, int rank, const void *data, size_t n);
+int team_streams(const struct team *t); /* streams that have not ended */
+void team_fail(struct team *t, uint32_t rank, const struct err *err);
+
+/* pump.c: what flows between a rank's pipes and the channel */
+void stream_open(struct stream *s, struct rank *r, int which, int fd);
+void stream_pump(struct stream *s); /* what is there and credit allows */
+void stream_close(struct stream *s);
+void stdin_open(struct rank *r, int fd);
+void stdin_close(struct rank *r);
+void pump_credit(struct agent *a); /* credit came: streams move again */
+
+/* ---- the ranks' sockets (links.c) */
+struct links *links_create(struct team *t);
+void links_destroy(struct links *k); /* NULL is fine */
+/* The rank's end for rank number index: close-on-exec, owned by the caller. -1 and err. */
+int links_open(struct links *k, int index, struct err *err);
+void links_rank_gone(struct links *k, int index, int failed); /* failed: the others' waits end now */
+void links_stop(struct links *k, uint32_t why);
+void links_value(struct links *k, const char *key, const void *value, size_t n);
+void links_fenced(struct links *k, const char *name);
+
+/* ---- CHECK (check.c) */
+/* Takes over spawn; the answer goes out as CHECKED. A second one while it runs replaces nothing: refused. */
+void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn);
+int check_reaped(struct agent *a, pid_t pid, int status);
+void check_destroy(struct check *c);
+
+/* ---- this node (node.c, oom.c) */
+void node_hello(struct hello *h); /* everything owned: hello_clear; port stays held for good */
+int node_cores(void);
+/* The ds-rank that belongs to this agent, "" when there is none; owned. */
+char *node_rank_program(void);
+struct oom *oom_create(void);
+void oom_destroy(struct oom *o);
+int oom_killed(struct oom *o, pid_t pid); /* was it the kernel, for want of memory? A guess: 0 or 1 */
+
+/* ---- the worker (worker.c) */
+struct agent {
+    struct loop *loop;
+    struct chan *chan;
+    struct team *team; /* the current one first; NULL before the first SPAWN */
+    struct check *check;
+    struct oom *oom;
+    int cores;
+    int64_t credit; /* bytes of OUTPUT that may be sent */
+    int64_t ping_limit_ms, grace_ms;
+    struct ladder {
+        int step;      /* see worker.c */
+        int64_t until; /* clock_ms */
+        struct ticker *ticker;
+    } ladder;
+    struct spawn next; /* waits for the end of the old ranks; argc 0: none */
+    uint32_t next_epoch;
+    int next_kill; /* KILL came for it before it started */
+    int ending;    /* the agent itself ends after the ladder */
+    int mute;      /* the channel is gone */
+    struct buf why;
+    struct ticker *ping_ticker, *end_ticker;
+    struct watch *keeper;
+    int status; /* exit status */
+};
+
+/* The worker's life; returns its exit status. keeper_fd: end of file when the keeper is gone. */
+int worker_run(int keeper_fd);
+void agent_fail(struct agent *a, uint32_t epoch, uint32_t rank, const struct err *err);
+/* fd above the numbers that a child overwrites (0 to 9); closes the old one. -1 stays -1. */
+int lift_fd(int fd);
+/* fork with all signals blocked in the child, for child_reset. */
+pid_t child_fork(void);
+/* Between fork and exec of any program that we start: default signals, own process group, dies with us. */
+void child_reset(pid_t parent);
+/* The text behind "PROGRAM cannot be started": errno of a failed exec, in words. */
+void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at, int error);
+enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM };
+
+#endif

@@ -1,0 +1,230 @@
+/* What this node is: the facts of HELLO. Reads /proc, /sys and the interfaces; a file that is not there
+ * leaves its field empty or 0. */
+#include "launcher/agent/agent.h"
+
+#include <arpa/inet.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+/* The start of a small file without its last newline; "" when it can't be read. Owned. */
+static char *read_text(const char *path)
+{
+    char text[8192];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+
+    if (fd >= 0)
+        close(fd);
+    text[n > 0 ? n : 0] = 0;
+    text[strcspn(text, "\n")] = 0;
+    return xstrdup(text);
+}
+
+/* "NAME:   123 kB" in a file of such lines, in bytes. */
+static uint64_t read_kb(const char *path, const char *name)
+{
+    FILE *f = fopen(path, "re");
+    char line[256];
+    uint64_t kb = 0;
+
+    while (f && fgets(line, sizeof line, f)) {
+        const char *p = strstr(line, name);
+
+        if (p && p[strlen(name)] == ':') {
+            kb = strtoull(p + strlen(name) + 1, NULL, 10);
+            break;
+        }
+    }
+    if (f)
+        fclose(f);
+    return kb * 1024;
+}
+
+static int affinity(uint8_t set[CPU_SETSIZE])
+{
+    cpu_set_t mask;
+    int n = 0;
+
+    CPU_ZERO(&mask);
+    if (sched_getaffinity(0, sizeof mask, &mask))
+        CPU_SET(0, &mask);
+    for (int i = 0; i < CPU_SETSIZE; i++) {
+        set[i] = CPU_ISSET(i, &mask) != 0;
+        n += set[i];
+    }
+    return n;
+}
+
+int node_cores(void)
+{
+    uint8_t set[CPU_SETSIZE];
+
+    return affinity(set);
+}
+
+static void add_numa(struct hello *h, int id)
+{
+    char path[96];
+    struct hello_numa *m;
+
+    h->numa = xrealloc(h->numa, (size_t)(h->nnuma + 1) * sizeof *h->numa);
+    m = &h->numa[h->nnuma++];
+    m->id = id;
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", id);
+    m->cpus = read_text(path);
+    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/meminfo", id);
+    m->mem_bytes = read_kb(path, "MemTotal");
+}
+
+static void find_numa(struct hello *h)
+{
+    char *online = read_text("/sys/devices/system/node/online");
+    uint8_t set[1024];
+
+    if (cpus_parse(online, set, sizeof set) == 0)
+        for (int i = 0; i < (int)sizeof set; i++)
+            if (set[i])
+                add_numa(h, i);
+    free(online);
+}
+
+static int prefix_of(const uint8_t *mask, int bytes)
+{
+    int bits = 0;
+
+    for (int i = 0; i < bytes; i++)
+        bits += __builtin_popcount(mask[i]);
+    return bits;
+}
+
+static void add_iface(struct hello *h, const struct ifaddrs *a)
+{
+    int v6 = a->ifa_addr->sa_family == AF_INET6;
+    const void *raw = v6 ? (const void *)&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr
+                         : (const void *)&((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr;
+    const void *mask =
+        v6 ? (const void *)&((const struct sockaddr_in6 *)(const void *)a->ifa_netmask)->sin6_addr
+           : (const void *)&((const struct sockaddr_in *)(const void *)a->ifa_netmask)->sin_addr;
+    char text[INET6_ADDRSTRLEN];
+    struct hello_iface *f;
+
+    if (!inet_ntop(a->ifa_addr->sa_family, raw, text, sizeof text))
+        return;
+    h->iface = xrealloc(h->iface, (size_t)(h->nifaces + 1) * sizeof *h->iface);
+    f = &h->iface[h->nifaces++];
+    f->name = xstrdup(a->ifa_name);
+    f->address = xstrdup(text);
+    f->prefix = a->ifa_netmask ? prefix_of(mask, v6 ? 16 : 4) : 0;
+    f->loopback = (a->ifa_flags & IFF_LOOPBACK) != 0;
+}
+
+/* Up, with an address that reaches beyond the link. */
+static void find_ifaces(struct hello *h)
+{
+    struct ifaddrs *all = NULL;
+
+    if (getifaddrs(&all))
+        return;
+    for (struct ifaddrs *a = all; a; a = a->ifa_next) {
+        const struct sockaddr_in6 *six = (const struct sockaddr_in6 *)(const void *)a->ifa_addr;
+
+        if (!a->ifa_addr || !a->ifa_netmask || !(a->ifa_flags & IFF_UP))
+            continue;
+        if (a->ifa_addr->sa_family == AF_INET ||
+            (a->ifa_addr->sa_family == AF_INET6 && !IN6_IS_ADDR_LINKLOCAL(&six->sin6_addr)))
+            add_iface(h, a);
+    }
+    freeifaddrs(all);
+}
+
+static int count_devices(void)
+{
+    DIR *d = opendir("/dev");
+    struct dirent *e;
+    int n = 0;
+
+    while (d && (e = readdir(d)))
+        n += strncmp(e->d_name, "nvidia", 6) == 0 && e->d_name[6] >= '0' && e->d_name[6] <= '9';
+    if (d)
+        closedir(d);
+    return n;
+}
+
+/* Bound, never listening: bind(0) of others does not get it, a rank with SO_REUSEADDR can listen there. The
+ * descriptor is kept to the end of the process on purpose. */
+static int hold_port(void)
+{
+    int fd = lift_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1;
+    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
+    socklen_t len = sizeof any;
+
+    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
+        bind(fd, (struct sockaddr *)&any, sizeof any) || getsockname(fd, (struct sockaddr *)&any, &len)) {
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    return ntohs(any.sin_port);
+}
+
+char *node_rank_program(void)
+{
+    static const char *const folders[] = {PKGLIBEXECDIR, BINDIR};
+    char self[4096], *slash, *path;
+    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+
+    self[n > 0 ? n : 0] = 0;
+    slash = strrchr(self, '/');
+    if (slash) {
+        *slash = 0;
+        path = xasprintf("%s/ds-rank", self);
+        if (!access(path, X_OK))
+            return path;
+        free(path);
+    }
+    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
+        path = xasprintf("%s/ds-rank", folders[i]);
+        if (!access(path, X_OK))
+            return path;
+        free(path);
+    }
+    return xstrdup("");
+}
+
+void node_hello(struct hello *h)
+{
+    uint8_t set[CPU_SETSIZE];
+    struct buf cpus = BUF_INIT;
+    struct utsname u;
+    char cwd[4096];
+
+    memset(h, 0, sizeof *h);
+    memset(&u, 0, sizeof u);
+    uname(&u);
+    h->build_id = xstrdup(build_id());
+    h->machine = xstrdup(u.machine);
+    h->kernel = xstrdup(u.release);
+    h->hostname = xstrdup(u.nodename);
+    h->boot_id = read_text("/proc/sys/kernel/random/boot_id");
+    h->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "");
+    h->pid = getpid();
+    h->cores = affinity(set);
+    cpus_print(set, CPU_SETSIZE, &cpus);
+    h->cpus = buf_detach(&cpus);
+    h->mem_bytes = read_kb("/proc/meminfo", "MemTotal");
+    h->mem_available_bytes = read_kb("/proc/meminfo", "MemAvailable");
+    h->devices = count_devices();
+    h->port = hold_port();
+    h->rank_program = node_rank_program();
+    find_ifaces(h);
+    find_numa(h);
+}

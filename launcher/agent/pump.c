@@ -1,0 +1,163 @@
+/* What flows between a rank's pipes and the channel. Invariant: at most agent->credit bytes of OUTPUT leave;
+ * without credit no pipe is read (so a rank that writes waits, and our memory stays flat). stdin is bounded
+ * by what MSG_WANT allowed. */
+#include "launcher/agent/agent.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PIECE_BYTES 32768  /* of one stream at a time, so that streams take turns */
+#define STDIN_BYTES 65536u /* of stdin that may wait here */
+
+static void put_output(struct stream *s, const void *data, size_t n)
+{
+    struct team *t = s->rank->team;
+    struct buf b = BUF_INIT;
+
+    put_u32(&b, (uint32_t)s->rank->number);
+    put_u8(&b, (uint8_t)s->which);
+    buf_add(&b, data, n);
+    t->agent->credit -= (int64_t)n;
+    chan_sendb(t->agent->chan, MSG_OUTPUT, t->epoch, &b);
+}
+
+void stream_close(struct stream *s)
+{
+    if (s->fd < 0)
+        return;
+    watch_destroy(s->watch);
+    s->watch = NULL;
+    close(s->fd);
+    s->fd = -1;
+    put_output(s, NULL, 0);
+}
+
+/* One piece; 0 when there is nothing to move now. */
+static int stream_piece(struct stream *s)
+{
+    static char piece[PIECE_BYTES];
+    int64_t credit = s->rank->team->agent->credit;
+    ssize_t n;
+
+    if (s->fd < 0 || credit <= 0)
+        return 0;
+    n = read(s->fd, piece, credit < PIECE_BYTES ? (size_t)credit : PIECE_BYTES);
+    if (n < 0)
+        return errno == EINTR;
+    if (n == 0)
+        stream_close(s);
+    else
+        put_output(s, piece, (size_t)n);
+    return n > 0;
+}
+
+static void stream_watch(struct stream *s)
+{
+    if (s->fd >= 0)
+        watch_set(s->watch, s->rank->team->agent->credit > 0 ? LOOP_READ : 0);
+}
+
+static void on_stream(void *ctx, int events)
+{
+    struct stream *s = ctx;
+
+    stream_piece(s);
+    stream_watch(s);
+}
+
+void stream_open(struct stream *s, struct rank *r, int which, int fd)
+{
+    s->rank = r;
+    s->which = which;
+    s->fd = fd;
+    s->watch = fd < 0 ? NULL : watch_create(r->team->agent->loop, fd, on_stream, s, NULL);
+    stream_watch(s);
+}
+
+/* Without credit the end is still told, when nothing is in front of it. */
+static int stream_ended(const struct stream *s)
+{
+    struct pollfd p = {s->fd, POLLIN, 0};
+
+    return s->fd >= 0 && poll(&p, 1, 0) == 1 && (p.revents & POLLHUP) && !(p.revents & POLLIN);
+}
+
+void stream_pump(struct stream *s)
+{
+    for (int i = 0; i < 64 && stream_piece(s); i++)
+        ;
+    if (stream_ended(s))
+        stream_close(s);
+    stream_watch(s);
+}
+
+void pump_credit(struct agent *a)
+{
+    for (struct team *t = a->team; t; t = t->next)
+        for (int i = 0; i < t->n; i++)
+            for (int k = 0; k < 2; k++)
+                stream_watch(&t->rank[i].out[k]);
+}
+
+void stdin_close(struct rank *r)
+{
+    if (r->in_fd < 0)
+        return;
+    watch_destroy(r->in_watch);
+    r->in_watch = NULL;
+    close(r->in_fd);
+    r->in_fd = -1;
+    buf_clear(&r->in);
+}
+
+static void want(struct rank *r, uint32_t n)
+{
+    struct buf b = BUF_INIT;
+
+    put_u32(&b, (uint32_t)r->number);
+    put_u32(&b, n);
+    chan_sendb(r->team->agent->chan, MSG_WANT, r->team->epoch, &b);
+}
+
+static void on_stdin(void *ctx, int events)
+{
+    struct rank *r = ctx;
+    ssize_t n = r->in.len ? write(r->in_fd, r->in.data, r->in.len) : 0;
+
+    if (n < 0 && errno != EINTR && errno != EAGAIN) { /* it closed its stdin: the rest has no reader */
+        stdin_close(r);
+        return;
+    }
+    if (n > 0) {
+        buf_drop(&r->in, (size_t)n);
+        want(r, (uint32_t)n);
+    }
+    if (!r->in.len && r->in_end)
+        stdin_close(r);
+    else
+        watch_set(r->in_watch, r->in.len ? LOOP_WRITE : 0);
+}
+
+void stdin_open(struct rank *r, int fd)
+{
+    r->in_fd = fd;
+    if (fd < 0)
+        return;
+    r->in_watch = watch_create(r->team->agent->loop, fd, on_stdin, r, NULL);
+    want(r, STDIN_BYTES);
+}
+
+void team_stdin(struct team *t, int rank, const void *data, size_t n)
+{
+    for (int i = 0; i < t->n; i++) {
+        struct rank *r = &t->rank[i];
+
+        if (r->number != rank || r->in_fd < 0)
+            continue;
+        buf_add(&r->in, data, n);
+        r->in_end |= n == 0;
+        watch_set(r->in_watch, LOOP_WRITE);
+    }
+}

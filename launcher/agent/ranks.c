@@ -1,0 +1,422 @@
+/* One epoch's ranks on this node: fork, exec, exit. Invariants: every rank of a team gets exactly one EXIT,
+ * started or not; a rank leads its own process group and dies with the worker; every descriptor here is
+ * close-on-exec, a rank has 0, 1, 2 and DS_AGENT_FD.
+ *
+ * fork and not posix_spawn: what a rank needs (parent-death signal, affinity, oom score) is set in
+ * between. The worker has one thread, so the child may use what it likes. A hung working folder stops
+ * only the child: whether exec worked is read from status_fd in the loop. */
+#include "launcher/agent/agent.h"
+#include "engine/base/clock.h"
+#include "launcher/rankenv.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define RANK_LINK_FD 3
+#define OOM_ADD 500
+#define NOT_STARTED 127
+
+enum { IN, OUT, ERR, LINK, STATUS, PLAN_FDS };
+
+/* What the child needs, made before the fork. */
+struct plan {
+    int fd[PLAN_FDS]; /* the child's ends; LINK -1: foreign */
+    char **env, **argv;
+    const struct spawn *spawn;
+    const char *cpus;
+    pid_t parent;
+};
+
+/* Signals wait while there are two of us with the loop's handlers, which write into one pipe. */
+pid_t child_fork(void)
+{
+    sigset_t all, old;
+    pid_t pid;
+
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, &old);
+    pid = fork();
+    if (pid)
+        sigprocmask(SIG_SETMASK, &old, NULL);
+    return pid;
+}
+
+void child_reset(pid_t parent)
+{
+    sigset_t none;
+
+    for (int s = 1; s < NSIG; s++)
+        signal(s, SIG_DFL);
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL);
+    setpgid(0, 0);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent)
+        _exit(NOT_STARTED);
+}
+
+void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at, int error)
+{
+    const char *where = at == EXEC_CWD ? cwd : program;
+
+    if (at == EXEC_CWD)
+        err_set(err, ERR_INPUT, "%s: the working folder %s can't be entered: %s; start from a folder that "
+                "every node has, or share it", host, where, strerror(error));
+    else if (at == EXEC_PROGRAM && error == ENOENT)
+        err_set(err, ERR_INPUT, "%s: the program %s is not there (or the interpreter that its first line "
+                "names): give a path that every node has", host, where);
+    else if (at == EXEC_PROGRAM)
+        err_set(err, ERR_INPUT, "%s: the program %s can't be started: %s", host, where, strerror(error));
+    else
+        err_set(err, ERR_NODE, "%s: a rank can't be %s: %s", host,
+                at == EXEC_CPUS ? "bound to its processors" : "given its descriptors", strerror(error));
+}
+
+static void child_fail(int status_fd, int at)
+{
+    int text[2] = {at, errno};
+    ssize_t n = write(status_fd, text, sizeof text);
+
+    (void)n;
+    _exit(NOT_STARTED);
+}
+
+/* So that the kernel, short of memory, takes a rank before the agent. */
+static void child_oom_score(void)
+{
+    char text[32] = "";
+    int fd = open("/proc/self/oom_score_adj", O_RDWR | O_CLOEXEC), now, n;
+
+    if (fd < 0)
+        return;
+    if (read(fd, text, sizeof text - 1) > 0) {
+        now = atoi(text) + OOM_ADD;
+        n = snprintf(text, sizeof text, "%d", now > 1000 ? 1000 : now);
+        if (pwrite(fd, text, (size_t)n, 0) < 0)
+            errno = 0; /* not fatal */
+    }
+    close(fd);
+}
+
+static int child_bind(const char *cpus)
+{
+    uint8_t set[CPU_SETSIZE];
+    cpu_set_t mask;
+
+    if (!*cpus)
+        return 0;
+    if (cpus_parse(cpus, set, CPU_SETSIZE)) {
+        errno = EINVAL;
+        return -1;
+    }
+    CPU_ZERO(&mask);
+    for (int i = 0; i < CPU_SETSIZE; i++)
+        if (set[i])
+            CPU_SET(i, &mask);
+    return sched_setaffinity(0, sizeof mask, &mask);
+}
+
+static void child_run(const struct plan *p) __attribute__((noreturn));
+static void child_run(const struct plan *p)
+{
+    const struct spawn *s = p->spawn;
+
+    child_reset(p->parent);
+    child_oom_score();
+    if (child_bind(p->cpus))
+        child_fail(p->fd[STATUS], EXEC_CPUS);
+    if (dup2(p->fd[IN], 0) < 0 || dup2(p->fd[OUT], 1) < 0 || dup2(p->fd[ERR], 2) < 0 ||
+        (p->fd[LINK] >= 0 && dup2(p->fd[LINK], RANK_LINK_FD) < 0))
+        child_fail(p->fd[STATUS], EXEC_FDS);
+    if (*s->cwd && chdir(s->cwd))
+        child_fail(p->fd[STATUS], EXEC_CWD);
+    if (s->umask >= 0)
+        umask((mode_t)s->umask);
+    environ = p->env;
+    execvp(p->argv[0], p->argv);
+    child_fail(p->fd[STATUS], EXEC_PROGRAM);
+    _exit(NOT_STARTED);
+}
+
+int lift_fd(int fd)
+{
+    int high = fd < 0 ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 10);
+
+    if (fd >= 0)
+        close(fd);
+    return high;
+}
+
+static int make_pipe(int *ours, int *theirs, int we_read)
+{
+    int fd[2];
+
+    if (pipe2(fd, O_CLOEXEC))
+        return -1;
+    *ours = lift_fd(fd[we_read ? 0 : 1]);
+    *theirs = lift_fd(fd[we_read ? 1 : 0]);
+    return *ours < 0 || *theirs < 0 ? -1 : 0;
+}
+
+/* The program with its arguments, NULL at the end; owned. */
+static char **rank_argv(const struct spawn *s, int index)
+{
+    char **argv = xcalloc((size_t)s->argc + 2, sizeof *argv);
+    int n = 0;
+
+    for (; n < s->argc; n++)
+        argv[n] = n || *s->argv[0] ? xstrdup(s->argv[n]) : node_rank_program();
+    if (s->pass_local_rank)
+        argv[n++] = xasprintf("--local_rank=%d", index);
+    return argv;
+}
+
+void agent_fail(struct agent *a, uint32_t epoch, uint32_t rank, const struct err *err)
+{
+    struct buf b = BUF_INIT;
+
+    put_u32(&b, rank);
+    put_u32(&b, (uint32_t)err->code);
+    put_str(&b, err->text);
+    chan_sendb(a->chan, MSG_FAIL, epoch, &b);
+}
+
+void team_fail(struct team *t, uint32_t rank, const struct err *err)
+{
+    agent_fail(t->agent, t->epoch, rank, err);
+}
+
+static void put_exit(struct rank *r, int code, int signo, int oom)
+{
+    struct buf b = BUF_INIT;
+
+    if (r->exited)
+        return;
+    r->exited = 1;
+    put_u32(&b, (uint32_t)r->number);
+    put_u32(&b, (uint32_t)code);
+    put_u32(&b, (uint32_t)signo);
+    put_f64(&b, clock_wall());
+    put_u8(&b, (uint8_t)oom);
+    chan_sendb(r->team->agent->chan, MSG_EXIT, r->team->epoch, &b);
+}
+
+static void status_close(struct rank *r)
+{
+    watch_destroy(r->status_watch);
+    r->status_watch = NULL;
+    if (r->status_fd >= 0)
+        close(r->status_fd);
+    r->status_fd = -1;
+}
+
+/* exec worked (end of file: close-on-exec closed it) or the child says what did not. */
+static void on_status(void *ctx, int events)
+{
+    struct rank *r = ctx;
+    struct spawn *s = &r->team->spawn;
+    struct err err = ERR_INIT;
+    struct buf b = BUF_INIT;
+    int text[2];
+    ssize_t n;
+
+    if (r->status_fd < 0)
+        return;
+    n = read(r->status_fd, text, sizeof text);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return;
+    status_close(r);
+    if (n == (ssize_t)sizeof text) {
+        char *program = *s->argv[0] ? xstrdup(s->argv[0]) : node_rank_program();
+
+        exec_error(&err, s->host, program, s->cwd, text[0], text[1]);
+        team_fail(r->team, (uint32_t)r->number, &err);
+        free(program);
+        return;
+    }
+    put_u32(&b, (uint32_t)r->number);
+    put_u32(&b, (uint32_t)r->pid);
+    chan_sendb(r->team->agent->chan, MSG_STARTED, r->team->epoch, &b);
+}
+
+static int plan_stdin(struct rank *r, struct plan *p, int *ours)
+{
+    *ours = -1;
+    if (r->team->spawn.stdin_rank == r->number)
+        return make_pipe(ours, &p->fd[IN], 0);
+    p->fd[IN] = lift_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+    return p->fd[IN] < 0 ? -1 : 0;
+}
+
+/* Pipes and socket; on failure the rank's own ends are closed by the caller through team_destroy's path. */
+static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct err *err)
+{
+    struct team *t = r->team;
+
+    if (plan_stdin(r, p, &ours[IN]) || make_pipe(&ours[OUT], &p->fd[OUT], 1) ||
+        make_pipe(&ours[ERR], &p->fd[ERR], 1) || make_pipe(&ours[STATUS], &p->fd[STATUS], 1))
+        return err_set(err, ERR_NODE, "%s: pipes for rank %d: %m", t->spawn.host, r->number);
+    if (t->links) {
+        p->fd[LINK] = lift_fd(links_open(t->links, r->index, err));
+        if (p->fd[LINK] < 0)
+            return -1;
+    }
+    p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1, t->agent->cores,
+                          environ, err);
+    return p->env ? 0 : -1;
+}
+
+static void close_all(const int fd[PLAN_FDS])
+{
+    for (int i = 0; i < PLAN_FDS; i++)
+        if (fd[i] >= 0)
+            close(fd[i]);
+}
+
+static int rank_start(struct rank *r, struct err *err)
+{
+    struct team *t = r->team;
+    struct plan p = {{-1, -1, -1, -1, -1}, NULL, rank_argv(&t->spawn, r->index), &t->spawn,
+                     t->spawn.rank[r->index].cpus, getpid()};
+    int ours[PLAN_FDS] = {-1, -1, -1, -1, -1}, rc = plan_make(r, &p, ours, err);
+
+    if (rc == 0 && !*p.argv[0])
+        rc = err_set(err, ERR_INPUT_FILE, "%s: ds-rank was not found beside ds-agent nor in " BINDIR
+                     "; install the package there or name the program", t->spawn.host);
+    if (rc == 0 && (r->pid = child_fork()) == 0)
+        child_run(&p);
+    if (rc == 0 && r->pid < 0) {
+        r->pid = 0;
+        rc = err_set(err, ERR_NODE, "%s: rank %d can't be started: %m", t->spawn.host, r->number);
+    }
+    if (rc == 0) {
+        setpgid(r->pid, r->pid); /* the child does it as well: whoever is first */
+        t->running++;
+        r->status_fd = ours[STATUS];
+        r->status_watch = watch_create(t->agent->loop, r->status_fd, on_status, r, NULL);
+        watch_set(r->status_watch, LOOP_READ);
+        stdin_open(r, ours[IN]);
+        stream_open(&r->out[0], r, 1, ours[OUT]);
+        stream_open(&r->out[1], r, 2, ours[ERR]);
+    } else {
+        close_all(ours);
+    }
+    close_all(p.fd);
+    rankenv_free(p.env);
+    rankenv_free(p.argv);
+    return rc;
+}
+
+/* A rank that never was: its streams end, it exits. */
+static void rank_never(struct rank *r)
+{
+    for (int k = 0; k < 2; k++) {
+        r->out[k].fd = lift_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
+        stream_close(&r->out[k]);
+    }
+    put_exit(r, NOT_STARTED, 0, 0);
+    if (r->team->links)
+        links_rank_gone(r->team->links, r->index, 1);
+}
+
+static void rank_init(struct team *t, int i)
+{
+    struct rank *r = &t->rank[i];
+
+    r->team = t;
+    r->index = i;
+    r->number = t->spawn.rank[i].rank;
+    r->in_fd = r->status_fd = -1;
+    for (int k = 0; k < 2; k++) {
+        r->out[k].rank = r;
+        r->out[k].which = k + 1;
+        r->out[k].fd = -1;
+    }
+}
+
+struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
+{
+    struct team *t = xcalloc(1, sizeof *t);
+    struct err err = ERR_INIT;
+
+    t->agent = a;
+    t->epoch = epoch;
+    t->spawn = *spawn;
+    memset(spawn, 0, sizeof *spawn);
+    t->n = t->spawn.nranks;
+    t->rank = xcalloc((size_t)t->n, sizeof *t->rank);
+    for (int i = 0; i < t->n; i++)
+        rank_init(t, i);
+    t->links = t->spawn.engine ? links_create(t) : NULL;
+    for (int i = 0; i < t->n; i++) {
+        if (err.code == ERR_OK && rank_start(&t->rank[i], &err))
+            team_fail(t, (uint32_t)t->rank[i].number, &err);
+        if (!t->rank[i].pid)
+            rank_never(&t->rank[i]);
+    }
+    return t;
+}
+
+void team_destroy(struct team *t)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->n; i++) {
+        stdin_close(&t->rank[i]);
+        status_close(&t->rank[i]);
+        stream_close(&t->rank[i].out[0]);
+        stream_close(&t->rank[i].out[1]);
+    }
+    links_destroy(t->links);
+    spawn_clear(&t->spawn);
+    free(t->rank);
+    free(t);
+}
+
+int team_reaped(struct team *t, pid_t pid, int status)
+{
+    for (int i = 0; i < t->n; i++) {
+        struct rank *r = &t->rank[i];
+        int signo = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+        int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+
+        if (r->pid != pid)
+            continue;
+        on_status(r, LOOP_READ);
+        stream_pump(&r->out[0]);
+        stream_pump(&r->out[1]);
+        r->pid = 0;
+        t->running--;
+        stdin_close(r);
+        if (t->links)
+            links_rank_gone(t->links, i, signo || code);
+        put_exit(r, code, signo, signo == SIGKILL && oom_killed(t->agent->oom, pid));
+        return 1;
+    }
+    return 0;
+}
+
+void team_signal(struct team *t, int signo)
+{
+    for (int i = 0; i < t->n; i++)
+        if (t->rank[i].pid)
+            kill(-t->rank[i].pid, signo);
+}
+
+int team_streams(const struct team *t)
+{
+    int n = 0;
+
+    for (int i = 0; i < t->n; i++)
+        n += (t->rank[i].out[0].fd >= 0) + (t->rank[i].out[1].fd >= 0);
+    return n;
+}
