@@ -52,8 +52,8 @@ struct front {
     uv_loop_t loop;
     struct machine machine;
     uv_timer_t timer, tick, partial; /* the state's deadline; every second; unfinished lines */
-    uv_signal_t signals[5];
-    int nsignals;
+    uv_poll_t signals; /* bytes from the outer process: keeper.h */
+    int signal_fd;
     struct front_node *node;
     struct front_rank *rank;
     struct address *address;
@@ -82,7 +82,7 @@ struct front {
 
 /* job.c */
 int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
-              const struct spawner_ops *ops);
+              const struct spawner_ops *ops, int signals);
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n);
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
 void front_checks_done(struct front *f);

@@ -8,7 +8,7 @@ libfront_a_SOURCES = \
 	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
 	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \
-	launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \
+	launcher/keeper.c launcher/keeper.h launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \
 	launcher/writer.c launcher/writer.h \
 	launcher/magic.c launcher/magic.h \
 	launcher/options.c launcher/options.h \

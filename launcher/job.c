@@ -291,13 +291,10 @@ static void closed(uv_handle_t *h)
 
 static void do_finish(struct front *f)
 {
-    int i;
-
     uv_close((uv_handle_t *)&f->timer, closed);
     uv_close((uv_handle_t *)&f->tick, closed);
     uv_close((uv_handle_t *)&f->partial, closed);
-    for (i = 0; i < f->nsignals; i++)
-        uv_close((uv_handle_t *)&f->signals[i], closed);
+    uv_close((uv_handle_t *)&f->signals, closed);
     uv_stop(&f->loop);
 }
 
@@ -360,10 +357,8 @@ static void unexpected(void *ctx, enum job_state s, enum job_event e)
 
 /* ---- signals, ticks, stdin ---- */
 
-static void on_signal(uv_signal_t *h, int sig)
+static void on_signal(struct front *f, int sig)
 {
-    struct front *f = h->data;
-
     if (sig == SIGUSR1 || sig == SIGUSR2) {
         if (!f->task->engine && f->kv)
             send_number(f, MSG_SIGNAL, (uint64_t)sig, 4);
@@ -379,22 +374,16 @@ static void on_signal(uv_signal_t *h, int sig)
     machine_post(&f->machine, EV_STOP);
 }
 
-static void watch_signals(struct front *f)
+static void signals_readable(uv_poll_t *p, int status, int events)
 {
-    static const int list[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2};
-    struct sigaction old;
-    int i;
+    struct front *f = p->data;
+    unsigned char sig[16];
+    ssize_t n = read(f->signal_fd, sig, sizeof sig), i;
 
-    signal(SIGPIPE, SIG_IGN);
-    signal(SIGTTIN, SIG_IGN);
-    signal(SIGTTOU, SIG_IGN);
-    for (i = 0; i < 5; i++) {
-        if (!sigaction(list[i], NULL, &old) && old.sa_handler == SIG_IGN)
-            continue; /* ignored at start stays ignored: nohup */
-        uv_signal_init(&f->loop, &f->signals[f->nsignals]);
-        f->signals[f->nsignals].data = f;
-        uv_signal_start(&f->signals[f->nsignals++], on_signal, list[i]);
-    }
+    if (n == 0 || status < 0)
+        uv_poll_stop(p);
+    for (i = 0; i < n; i++)
+        on_signal(f, sig[i]);
 }
 
 static void ticked(uv_timer_t *t)
@@ -450,7 +439,9 @@ static void front_init(struct front *f)
     f->timer.data = f->tick.data = f->partial.data = f;
     uv_timer_start(&f->tick, ticked, 1000, 1000);
     uv_timer_start(&f->partial, partial_fired, 100, 100);
-    watch_signals(f);
+    uv_poll_init(&f->loop, &f->signals, f->signal_fd);
+    f->signals.data = f;
+    uv_poll_start(&f->signals, UV_READABLE, signals_readable);
     if (!f->task->engine)
         f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take_stdin, f);
 }
@@ -493,7 +484,7 @@ static char *absolute(const char *cwd, const char *path)
 }
 
 int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
-              const struct spawner_ops *ops)
+              const struct spawner_ops *ops, int signals)
 {
     struct front *f = xcalloc(1, sizeof *f);
     struct err err = ERR_INIT;
@@ -504,6 +495,7 @@ int front_run(const struct options *o, struct task *task, const struct hosts *ho
     f->task = task;
     f->hosts = hosts;
     f->ops = ops;
+    f->signal_fd = signals;
     if (place_make(&f->place, hosts, &err)) {
         log_error("%s", err.text);
         free(f);

@@ -1,6 +1,7 @@
 /* ds-launch: reads the command line and hands over to a subcommand or to a run. */
 #include "engine/base/log.h"
 #include "launcher/front.h"
+#include "launcher/keeper.h"
 #include "launcher/subcommands.h"
 
 #include <stdio.h>
@@ -29,23 +30,35 @@ static void print_warnings(struct buf *warn)
     buf_clear(warn);
 }
 
-static int run(struct options *o)
-{
+struct run {
+    const struct options *o;
     struct task task;
-    struct hosts hosts = {0};
-    struct err err = ERR_INIT;
+    struct hosts hosts;
     const struct spawner_ops *ops;
+};
+
+static int work(void *arg, int signals)
+{
+    struct run *r = arg;
+
+    return front_run(r->o, &r->task, &r->hosts, r->ops, signals);
+}
+
+static int run(const struct options *o)
+{
+    struct run r = {.o = o};
+    struct err err = ERR_INIT;
     int status;
 
-    if (!task_make(&task, o, &err) && !task_hosts(&task, o, &hosts, &err) &&
-        (ops = task_spawner(&task, &hosts, &err))) {
-        status = front_run(o, &task, &hosts, ops);
+    if (!task_make(&r.task, o, &err) && !task_hosts(&r.task, o, &r.hosts, &err) &&
+        (r.ops = task_spawner(&r.task, &r.hosts, &err))) {
+        status = keeper_run(work, &r);
     } else {
         log_error("%s", err.text);
         status = err_exit_code(&err);
     }
-    hosts_clear(&hosts);
-    task_clear(&task);
+    hosts_clear(&r.hosts);
+    task_clear(&r.task);
     return status;
 }
 

@@ -1,0 +1,62 @@
+#!/bin/sh
+# What ds-launch says and prints without starting anything: help against the manual page, hosts, plan, errors.
+. "$top_srcdir/tests/cli/taplib.sh"
+cd "$here" || exit 99
+man=$top_srcdir/doc/ds-launch.1
+
+$launch --help >help
+missing=$(grep -o -- '--[a-z-]*' help | sort -u | while read -r f; do
+    grep -q -- "$(printf '%s' "$f" | sed 's/-/\\\\-/g')" "$man" || echo "$f"
+done)
+is "every option of --help is in the manual page" "$missing" ""
+unknown=$(sed -n '/^\.SH OPTIONS/,/^\.SH ENV/p' "$man" | grep '^\.B' | grep -o '\\-\\-[a-z\\-]*' | sed 's/\\//g' | sort -u |
+    while read -r f; do grep -q -- "$f" help || echo "$f"; done)
+is "every option of the manual page is in --help" "$unknown" ""
+is "--help is the only thing it does" "$($launch --help; echo $?)" "$(cat help; echo 0)"
+like "--version" "$($launch --version)" "ds-launch "
+
+printf 'w1 slots=2\nw2 slots=4 # big\n' >hf
+is "hosts --list" "$($launch hosts -H hf --list)" "w[1-2]"
+is "hosts with a filter in front" "$($launch -i w2:0-1 -H hf hosts --json)" \
+    '{"hosts":[{"name":"w2","slots":[0,1],"devices":[0,1],"user":null,"port":null}]}'
+like "hosts as a table" "$($launch hosts -H hf)" "w2"
+out=$($launch -H nofile hosts 2>&1); rc=$?
+is "a hostfile that is not there: status" $rc 2
+like "a hostfile that is not there: its name" "$out" "nofile"
+out=$($launch -H hf --num_nodes 3 hosts 2>&1); rc=$?
+is "more nodes than there are" $rc 2
+like "more nodes than there are: both numbers" "$out" "3"
+
+out=$($launch -H hf plan prog -x y)
+is "plan names every rank once" "$(printf '%s\n' "$out" | grep -c '^[0-5]  *w[12] ')" 6
+like "plan prints the command" "$out" "prog -x y"
+out=$($launch plan --hosts sim:3x2 --json prog | python3 -c 'import json,sys
+d=json.load(sys.stdin); print(d["world"], [(r["node"],r["local_rank"]) for r in d["ranks"]])')
+is "plan of invented hosts" "$out" "6 [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0), (2, 1)]"
+out=$($launch --hosts sim:2x2 true 2>&1); rc=$?
+is "invented hosts run nothing" $rc 2
+like "plan runs a .py file under python3" "$($launch plan --hosts local:1 a.py)" "python3 -u a.py"
+like "info lists the launchers" "$($launch info)" "ssh"
+
+bad() {
+    name=$1 want=$2
+    shift 2
+    out=$($launch "$@" 2>&1)
+    rc=$?
+    is "$name: status" $rc 2
+    like "$name: says why" "$out" "$want"
+    is "$name: one line" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 1
+}
+bad "nothing to run" "nothing to run"
+bad "an unknown option" "did you mean --hostfile" --hostfil x y
+bad "a job that is not there" "no.ini" --hosts local:1 no.ini
+printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
+bad "a job with an unknown key" "steps" --hosts local:1 j.ini
+bad "words behind a job" "takes no arguments" --hosts local:1 j.ini more
+printf '[run]\nsteps = 3\n' >j.ini
+bad "a bad override" "run.steps" --hosts local:1 j.ini --set run.steps=many
+bad "--set for a program" "belongs to a job file" --hosts local:1 --set run.steps=1 true
+printf 'oops\n' >.deepspeed_env
+bad "a bad line in .deepspeed_env" ".deepspeed_env:1" --hosts local:1 true
+is "nothing was left behind" "$(LC_ALL=C ls -A | tr "\n" " ")" ".deepspeed_env help hf j.ini "
+finish
