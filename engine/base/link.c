@@ -15,6 +15,7 @@
 #include <linux/futex.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -460,8 +461,13 @@ static int shake_hands(struct link *l, struct err *err)
 
 static int start_reader(struct link *l, struct err *err)
 {
-    int rc = pthread_create(&l->reader, NULL, reader_main, l);
+    sigset_t all, old;
+    int rc;
 
+    sigfillset(&all); /* signals are for the thread that computes */
+    pthread_sigmask(SIG_SETMASK, &all, &old);
+    rc = pthread_create(&l->reader, NULL, reader_main, l);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc) {
         errno = rc;
         return err_set(err, ERR_RANK, "a thread cannot be started: %m");

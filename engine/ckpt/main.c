@@ -1,0 +1,105 @@
+/* ds-rank ckpt inspect|verify: what a checkpoint holds, and whether it is whole. A program: prints. */
+#include "engine/base/log.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/ckpt/reader.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static void print_shape(const uint64_t *shape, int ndim)
+{
+    char text[128];
+    int n = 0;
+
+    text[0] = 0;
+    for (int i = 0; i < ndim && n < (int)sizeof text - 24; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%" PRIu64, i ? "x" : "", shape[i]);
+    printf(" %-16s", text);
+}
+
+static void print_meta(const struct ckpt_meta *m)
+{
+    printf("step        %" PRId64 " (%" PRId64 " updates, %" PRId64 " samples)\n", m->step, m->update, m->samples);
+    if (!isnan(m->loss))
+        printf("loss        %.4f\n", m->loss);
+    if (!isnan(m->valid_loss))
+        printf("validation  %.4f\n", m->valid_loss);
+    printf("seed        %" PRIu64 "\n", m->seed);
+    printf("written by  %d ranks x %d threads, mesh %s, %s, build %s\n", m->world, m->threads, m->mesh, m->isa,
+           m->build);
+    printf("hashes      settings %016" PRIx64 ", data %016" PRIx64 "\n", m->config_hash, m->data_hash);
+}
+
+static int print_plain(const char *path, int verify)
+{
+    struct st_header h;
+    struct err err = ERR_INIT;
+
+    if (st_header_read(&h, path, &err) < 0) {
+        log_error("%s", err.text);
+        return err_exit_code(&err);
+    }
+    for (int i = 0; i < h.n; i++) {
+        printf("%-48s %-6s", h.entry[i].key, h.entry[i].dtype);
+        print_shape(h.entry[i].shape, h.entry[i].ndim);
+        printf(" %12" PRIu64 " bytes\n", h.entry[i].bytes);
+    }
+    if (verify)
+        printf("%s: %d tensors, header and sizes agree; a single file has no hashes to check but its own\n", path,
+               h.n);
+    st_header_clear(&h);
+    return 0;
+}
+
+static void inspect(const struct ckpt *c)
+{
+    const struct ckpt_entry *t;
+    int n = ckpt_tensors(c, &t);
+    uint64_t params = 0;
+
+    printf("checkpoint  %s\n", ckpt_path(c));
+    print_meta(ckpt_meta(c));
+    for (int i = 0; i < c->m.nfiles; i++)
+        printf("file        %s %" PRIu64 " bytes, %d fragments\n", c->m.file[i].name, c->m.file[i].bytes,
+               c->header[i].n);
+    for (int i = 0; i < n; i++) {
+        printf("%-40s %-4s", t[i].name, t[i].kind);
+        print_shape(t[i].shape, t[i].ndim);
+        printf(" %12" PRIu64 "\n", t[i].count);
+        params += strcmp(t[i].kind, "w") == 0 ? t[i].count : 0;
+    }
+    printf("%d tensors, %" PRIu64 " parameters\n", n, params);
+}
+
+int ckpt_main(int argc, char **argv)
+{
+    struct ckpt *c;
+    struct err err = ERR_INIT;
+    struct stat st;
+    uint64_t bytes;
+    int rc, verify;
+
+    if (argc != 3 || (strcmp(argv[1], "inspect") != 0 && strcmp(argv[1], "verify") != 0)) {
+        log_error("usage: ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a .safetensors file)");
+        return 2;
+    }
+    verify = strcmp(argv[1], "verify") == 0;
+    if (stat(argv[2], &st) == 0 && S_ISREG(st.st_mode))
+        return print_plain(argv[2], verify);
+    rc = ckpt_open(&c, argv[2], &err);
+    if (rc == 0 && verify) {
+        rc = ckpt_verify(c, &bytes, &err);
+        if (rc == 0)
+            printf("%s: whole: %d files, %d fragments, %d tensors, %" PRIu64 " bytes\n", ckpt_path(c), c->m.nfiles,
+                   c->nhave, c->m.ntensors, bytes);
+    } else if (rc == 0) {
+        inspect(c);
+    }
+    ckpt_close(c);
+    if (rc < 0)
+        log_error("%s", err.text);
+    return rc < 0 ? err_exit_code(&err) : 0;
+}

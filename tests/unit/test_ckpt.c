@@ -1,0 +1,620 @@
+/* Checkpoints: saved on several ranks and read on others, whole after a failure at any write, fsync or
+ * rename, and no damaged byte goes unseen. Ranks are threads over a key space in memory. */
+#include "engine/base/buf.h"
+#include "engine/base/clock.h"
+#include "engine/ckpt/ckpt.h"
+#include "engine/ckpt/format.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* ---- a key space in memory ---- */
+
+#define WORLD_MAX 8
+#define KEYS_MAX 256
+
+static struct world {
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    struct {
+        char *key;
+        void *value;
+        size_t n;
+    } item[KEYS_MAX];
+    int n;
+} world = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+static int put(struct boot *b, const char *key, const void *value, size_t n, struct err *err)
+{
+    (void)b;
+    (void)err;
+    pthread_mutex_lock(&world.lock);
+    assert_true(world.n < KEYS_MAX);
+    world.item[world.n].key = xstrdup(key);
+    world.item[world.n].value = memcpy(xmalloc(n + 1), value, n);
+    world.item[world.n++].n = n;
+    pthread_cond_broadcast(&world.changed);
+    pthread_mutex_unlock(&world.lock);
+    return 0;
+}
+
+static int get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms, struct err *err)
+{
+    (void)b;
+    (void)deadline_ms;
+    (void)err;
+    pthread_mutex_lock(&world.lock);
+    while (1) {
+        for (int i = world.n - 1; i >= 0; i--) {
+            if (strcmp(world.item[i].key, key) == 0) {
+                *n = world.item[i].n;
+                *value = memcpy(xmalloc(*n + 1), world.item[i].value, *n);
+                pthread_mutex_unlock(&world.lock);
+                return 0;
+            }
+        }
+        pthread_cond_wait(&world.changed, &world.lock);
+    }
+}
+
+static void world_clear(void)
+{
+    for (int i = 0; i < world.n; i++) {
+        free(world.item[i].key);
+        free(world.item[i].value);
+    }
+    world.n = 0;
+}
+
+/* ---- a small model: 4 tensors, each with w and m ---- */
+
+static const struct {
+    const char *name;
+    int ndim;
+    uint64_t shape[2], count;
+} model[] = {{"embed.w", 2, {7, 5}, 35}, {"block.0.b", 1, {6}, 6}, {"block.0.w", 2, {6, 4}, 24}, {"head.w", 1, {1}, 1}};
+static const char *const kinds[] = {"w", "m"};
+#define TENSORS 8 /* with kinds */
+
+static float value_of(int tensor, uint64_t element, int64_t step)
+{
+    return (float)(tensor * 1000 + (int)element) + (float)step / 128;
+}
+
+static struct ckpt_entry entry_of(int t)
+{
+    struct ckpt_entry e = {.name = model[t / 2].name, .kind = kinds[t % 2], .ndim = model[t / 2].ndim,
+                           .count = model[t / 2].count};
+
+    memcpy(e.shape, model[t / 2].shape, sizeof model[0].shape);
+    return e;
+}
+
+/* Share r of n of every tensor; data is in room. Some shares are empty. */
+static int share(int r, int n, struct ckpt_entry *out, float *room)
+{
+    for (int t = 0; t < TENSORS; t++) {
+        struct ckpt_entry e = entry_of(t);
+        uint64_t lo = e.count * (uint64_t)r / (uint64_t)n, hi = e.count * ((uint64_t)r + 1) / (uint64_t)n;
+
+        e.first = lo;
+        e.count = hi - lo;
+        e.data = room;
+        room += e.count;
+        out[t] = e;
+    }
+    return TENSORS;
+}
+
+static struct ckpt_meta meta_of(int64_t step)
+{
+    return (struct ckpt_meta){.step = step, .update = step - 1, .samples = step * 8, .applied = step * 8 - 8,
+                              .loss_scale = 1, .good_steps = 3, .hysteresis = 2, .seed = 0xfedcba9876543210u,
+                              .data_hash = 1, .config_hash = 0xabcdef, .world = 3, .threads = 2, .mesh = "data=3",
+                              .isa = "avx2", .build = "0.1.0-x", .config = (char *)"[run]\nseed = \"7\"\n",
+                              .loss = 0.1, .valid_loss = NAN};
+}
+
+struct rank {
+    struct boot boot;
+    const char *dir;
+    int64_t step, keep;
+    int rc;
+    struct err err;
+};
+
+static void *rank_main(void *arg)
+{
+    struct rank *k = arg;
+    struct ckpt_writer *w;
+    struct ckpt_entry own[TENSORS], all[TENSORS];
+    struct ckpt_meta meta = meta_of(k->step);
+    float room[256];
+    int64_t step = -1;
+    int n = share(k->boot.rank, k->boot.world, own, room);
+
+    for (int t = 0; t < TENSORS; t++) {
+        all[t] = entry_of(t);
+        for (uint64_t i = 0; i < own[t].count; i++)
+            own[t].data[i] = value_of(t, own[t].first + i, k->step);
+    }
+    k->rc = -1;
+    if (ckpt_writer_create(&w, k->dir, &k->boot, k->keep, &k->err) < 0)
+        return NULL;
+    if (ckpt_save(w, &meta, own, n, all, TENSORS, &k->err) == 0) {
+        memset(room, 0, sizeof room); /* the save has its copy */
+        k->rc = ckpt_poll(w, 1, &step, &k->err);
+    }
+    ckpt_writer_destroy(w);
+    return NULL;
+}
+
+/* Saves a step on n ranks. 1 or -1, and rank 0's error. */
+static int save(const char *dir, int n, int64_t step, int64_t keep, struct err *err)
+{
+    struct rank rank[WORLD_MAX];
+    pthread_t thread[WORLD_MAX];
+
+    memset(rank, 0, sizeof rank);
+    for (int r = 0; r < n; r++) {
+        rank[r].boot = (struct boot){.rank = r, .world = n, .abort_fd = -1, .put = put, .get = get};
+        rank[r].dir = dir;
+        rank[r].step = step;
+        rank[r].keep = keep;
+        assert_int_equal(pthread_create(&thread[r], NULL, rank_main, &rank[r]), 0);
+    }
+    for (int r = 0; r < n; r++)
+        pthread_join(thread[r], NULL);
+    for (int r = 1; r < n; r++)
+        assert_int_equal(rank[r].rc, rank[0].rc); /* all ranks agree */
+    world_clear();
+    *err = rank[0].err;
+    return rank[0].rc;
+}
+
+static int has(const char *text, const char *part)
+{
+    if (!strstr(text, part))
+        print_message("\"%s\" is not in: %s\n", part, text);
+    return strstr(text, part) != NULL;
+}
+
+/* Opens path; every element of the checkpoint is that of its step. Returns the step. */
+static int64_t check(const char *path, int n)
+{
+    struct err err = ERR_INIT;
+    struct ckpt *c;
+    int64_t step;
+
+    if (ckpt_open(&c, path, &err) < 0)
+        fail_msg("%s", err.text);
+    step = ckpt_meta(c)->step;
+    for (int r = 0; r < n; r++) {
+        struct ckpt_entry own[TENSORS];
+        float room[256] = {0};
+
+        share(r, n, own, room);
+        if (ckpt_read(c, own, TENSORS, &err) < 0)
+            fail_msg("%s", err.text);
+        for (int t = 0; t < TENSORS; t++)
+            for (uint64_t i = 0; i < own[t].count; i++)
+                assert_true(own[t].data[i] == value_of(t, own[t].first + i, step));
+    }
+    ckpt_close(c);
+    return step;
+}
+
+static void remove_all(const char *path)
+{
+    DIR *d = opendir(path);
+    struct dirent *e;
+
+    while (d && (e = readdir(d))) {
+        char *inner = xasprintf("%s/%s", path, e->d_name);
+
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 && unlink(inner) < 0)
+            remove_all(inner);
+        free(inner);
+    }
+    if (d)
+        closedir(d);
+    rmdir(path);
+}
+
+static int exists(const char *dir, const char *name)
+{
+    char *path = xasprintf("%s/%s", dir, name);
+    int there = access(path, F_OK) == 0;
+
+    free(path);
+    return there;
+}
+
+static char run[256], dir[300];
+
+static int setup(void **state)
+{
+    (void)state;
+    snprintf(run, sizeof run, "ckpt-test-XXXXXX");
+    if (!mkdtemp(run))
+        return -1;
+    snprintf(dir, sizeof dir, "%s/ckpt", run);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    remove_all(run);
+    return 0;
+}
+
+/* ---- tests ---- */
+
+static void three_ranks_to_any(void **state)
+{
+    struct err err;
+    struct ckpt *c;
+    const struct ckpt_entry *list;
+
+    (void)state;
+    assert_int_equal(save(dir, 3, 20, 0, &err), 1);
+    for (int n = 1; n <= 8; n++)
+        assert_int_equal(check(run, n), 20);
+    assert_int_equal(ckpt_open(&c, dir, &err), 0);
+    assert_int_equal(ckpt_meta(c)->update, 19);
+    assert_int_equal(ckpt_meta(c)->samples, 160);
+    assert_int_equal(ckpt_meta(c)->applied, 152);
+    assert_true(ckpt_meta(c)->seed == 0xfedcba9876543210u);
+    assert_true(ckpt_meta(c)->loss == 0.1 && isnan(ckpt_meta(c)->valid_loss));
+    assert_string_equal(ckpt_meta(c)->config, "[run]\nseed = \"7\"\n");
+    assert_string_equal(ckpt_meta(c)->mesh, "data=3");
+    assert_int_equal(ckpt_tensors(c, &list), TENSORS);
+    assert_string_equal(list[0].name, "embed.w");
+    assert_true(list[0].ndim == 2 && list[0].shape[0] == 7 && list[0].shape[1] == 5);
+    ckpt_close(c);
+    assert_false(exists(dir, ".step-20.tmp"));
+    assert_false(exists(dir, ".seen"));
+}
+
+static void keeps_the_newest(void **state)
+{
+    struct err err;
+
+    (void)state;
+    for (int64_t step = 1; step <= 4; step++)
+        assert_int_equal(save(dir, 2, step, 2, &err), 1);
+    assert_false(exists(dir, "step-1"));
+    assert_false(exists(dir, "step-2"));
+    assert_true(exists(dir, "step-3"));
+    assert_int_equal(check(dir, 1), 4);
+    /* A run that went back to an earlier step: its save is the newest, and the same step is written anew. */
+    assert_int_equal(save(dir, 1, 2, 2, &err), 1);
+    assert_int_equal(check(dir, 2), 2);
+    assert_int_equal(save(dir, 3, 2, 2, &err), 1);
+    assert_int_equal(check(dir, 2), 2);
+    assert_true(exists(dir, "step-4"));
+}
+
+static void latest_is_broken(void **state)
+{
+    struct err err;
+    char path[400];
+
+    (void)state;
+    assert_int_equal(save(dir, 2, 1, 0, &err), 1);
+    assert_int_equal(save(dir, 2, 2, 0, &err), 1);
+    snprintf(path, sizeof path, "%s/step-2/rank-1.safetensors", dir);
+    assert_int_equal(truncate(path, 100), 0);
+    assert_int_equal(check(run, 1), 1);
+    snprintf(path, sizeof path, "%s/latest", dir);
+    unlink(path);
+    assert_int_equal(check(run, 1), 1);
+}
+
+/* Saves step 2 over step 1 with three ranks; the exit status of faulty_save. */
+static int save_main(const char *where)
+{
+    struct err err = ERR_INIT;
+    int rc = save(where, 3, 2, 0, &err);
+
+    if (rc < 0 && !strstr(err.text, "No space left on device"))
+        return 10;
+    if (rc < 0 && strstr(err.text, "was not written") && !strstr(err.text, "the older one of step 1 is whole"))
+        return 11;
+    return rc < 0 ? 1 : 0;
+}
+
+/* That in a program of its own, for the countdowns are read once in a process. */
+static int faulty_save(const char *fault)
+{
+    pid_t pid = fork();
+    int status = 0;
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        setenv("DS_FAULT", fault, 1);
+        execl("/proc/self/exe", "test_ckpt", dir, (char *)NULL);
+        _exit(127);
+    }
+    while (waitpid(pid, &status, 0) < 0)
+        assert_int_equal(errno, EINTR);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+/* Every countdown from 1 until the save gets through. Returns how many failed. */
+static int all_countdowns(const char *name, const char *action, int wanted_status)
+{
+    struct err err;
+    char fault[64], latest[400];
+    int n = 1;
+
+    for (;; n++) {
+        int status;
+
+        remove_all(dir);
+        assert_int_equal(save(dir, 2, 1, 0, &err), 1);
+        snprintf(fault, sizeof fault, "%s:%d:%s", name, n, action);
+        status = faulty_save(fault);
+        if (status == 0)
+            break;
+        assert_int_equal(status, wanted_status);
+        assert_in_range(check(run, 2), 1, 2);
+        snprintf(latest, sizeof latest, "%s/step-1", dir);
+        assert_int_equal(check(latest, 1), 1);
+        assert_int_equal(save(dir, 1, 3, 1, &err), 1); /* and the next save works and clears up */
+        assert_false(exists(dir, ".step-2.tmp"));
+        assert_int_equal(check(run, 1), 3);
+    }
+    assert_int_equal(check(run, 2), 2);
+    return n - 1;
+}
+
+static void full_disk_anywhere(void **state)
+{
+    (void)state;
+    assert_int_equal(all_countdowns("write", "ENOSPC", 1), 6);  /* .seen, 3 files, manifest, latest */
+    assert_int_equal(all_countdowns("fsync", "ENOSPC", 1), 9);  /* these and 3 folders */
+    assert_int_equal(all_countdowns("rename", "ENOSPC", 1), 2); /* step folder, latest */
+}
+
+static void killed_anywhere(void **state)
+{
+    (void)state;
+    assert_int_equal(all_countdowns("write", "KILL", 128 + 9), 6);
+    assert_int_equal(all_countdowns("fsync", "KILL", 128 + 9), 9);
+    assert_int_equal(all_countdowns("rename", "KILL", 128 + 9), 2);
+}
+
+/* Opens and verifies by ckpt_main with stderr in a file. */
+static int verify(const char *path)
+{
+    char *argv[] = {(char *)"ckpt", (char *)"verify", (char *)path, NULL};
+    int keep_out = dup(1), keep_err = dup(2), fd = open("/dev/null", O_WRONLY), rc;
+
+    dup2(fd, 1);
+    dup2(fd, 2);
+    rc = ckpt_main(3, argv);
+    fflush(stdout);
+    dup2(keep_out, 1);
+    dup2(keep_err, 2);
+    close(fd);
+    close(keep_out);
+    close(keep_err);
+    return rc;
+}
+
+static void no_damaged_byte_goes_unseen(void **state)
+{
+    static const char *const files[] = {"manifest.json", "rank-0.safetensors", "rank-1.safetensors"};
+    struct err err;
+    char folder[400], path[500];
+
+    (void)state;
+    assert_int_equal(save(dir, 2, 1, 0, &err), 1);
+    snprintf(folder, sizeof folder, "%s/step-1", dir);
+    assert_int_equal(verify(folder), 0);
+    for (int f = 0; f < 3; f++) {
+        struct stat st;
+        int fd;
+
+        snprintf(path, sizeof path, "%s/%s", folder, files[f]);
+        fd = open(path, O_RDWR);
+        assert_true(fd >= 0 && fstat(fd, &st) == 0);
+        for (off_t i = 0; i < st.st_size; i++) {
+            unsigned char c, flipped;
+
+            assert_int_equal(pread(fd, &c, 1, i), 1);
+            flipped = (unsigned char)(c ^ 1u << (i % 8));
+            assert_int_equal(pwrite(fd, &flipped, 1, i), 1);
+            if (verify(folder) == 0)
+                fail_msg("%s: byte %ld flipped was not seen", files[f], (long)i);
+            assert_int_equal(pwrite(fd, &c, 1, i), 1);
+        }
+        for (off_t n = 0; n < st.st_size; n += 61) {
+            char *whole = xmalloc((size_t)st.st_size);
+
+            assert_int_equal(pread(fd, whole, (size_t)st.st_size, 0), st.st_size);
+            assert_int_equal(ftruncate(fd, n), 0);
+            assert_int_not_equal(verify(folder), 0);
+            assert_int_equal(pwrite(fd, whole, (size_t)st.st_size, 0), st.st_size);
+            free(whole);
+        }
+        close(fd);
+        assert_int_equal(verify(folder), 0);
+    }
+}
+
+static void errors_say_what(void **state)
+{
+    struct err err;
+    struct ckpt *c;
+    struct ckpt_entry e;
+    float room[64];
+    char path[500];
+
+    (void)state;
+    assert_int_equal(ckpt_open(&c, "no/such/folder", &err), -1);
+    assert_true(has(err.text, "no/such/folder: No such file or directory"));
+    assert_int_equal(ckpt_open(&c, run, &err), -1);
+    assert_true(has(err.text, "holds no checkpoint"));
+    assert_int_equal(save(dir, 2, 1, 0, &err), 1);
+    snprintf(path, sizeof path, "%s/step-1/rank-0.safetensors", dir);
+    assert_int_equal(ckpt_open(&c, path, &err), -1);
+    assert_true(has(err.text, "is not a folder"));
+
+    assert_int_equal(ckpt_open(&c, dir, &err), 0);
+    e = entry_of(0);
+    e.data = room;
+    e.name = "nobody";
+    assert_int_equal(ckpt_read(c, &e, 1, &err), -1);
+    assert_true(has(err.text, "has no tensor nobody|w"));
+    e = entry_of(0);
+    e.data = room;
+    e.shape[0] = 5;
+    e.shape[1] = 7;
+    assert_int_equal(ckpt_read(c, &e, 1, &err), -1);
+    assert_true(has(err.text, "embed.w|w is 7x5 in the checkpoint and 5x7 here"));
+    ckpt_close(c);
+
+    unlink(path);
+    assert_int_equal(ckpt_open(&c, dir, &err), -1);
+    assert_true(has(err.text, "rank-0.safetensors cannot be opened"));
+    assert_int_equal(save("/dev/null/x", 2, 1, 0, &err), -1);
+    assert_true(has(err.text, "/dev/null"));
+}
+
+
+static void wrong_numbers_in_headers(void **state)
+{
+    /* entry, metadata of the fragment, what the sentence must say; the file has 16 bytes of data */
+    static const struct {
+        const char *entry, *frag, *want;
+    } bad[] = {
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", NULL},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,17]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "cut short"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,12]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "shape does not fit"},
+        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[4,16]", "shape 3 lo 0 hi 3 xxh3 0123456789abcdef", "gap or an overlap"},
+        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]", "shape 3 lo 0 hi 3 xxh3 0123456789abcdef", "holds 16 bytes of data where its header has 12"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,0]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "cut short"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[-1,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "malformed entry"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,1e30]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "malformed entry"},
+        {"\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "shape does not fit"},
+        {"\"dtype\":\"F31\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "unknown type F31"},
+        {"\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 3 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 9 lo 1 hi 5 xxh3 0123456789abcdef", "range does not fit"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 99,99999999999999999 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 99999999999999999999 xxh3 0123456789abcdef", "metadata is malformed"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0000000000000000", "never finished"},
+        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123", "metadata is malformed"},
+    };
+    struct st_header h;
+    struct err err;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        char *text = xasprintf("{\"__metadata__\":{\"format\":\"ds-launch fragments 1\",\"a|w|0\":\"%s\"},\"a|w|0\":{%s}}",
+                               bad[i].frag, bad[i].entry);
+        size_t n = strlen(text);
+        int rc = st_header_parse(&h, "f", text, n, 8 + n + 16, 1, &err);
+
+        if (!bad[i].want) {
+            assert_int_equal(rc, 0);
+            st_header_clear(&h);
+        } else {
+            assert_int_equal(rc, -1);
+            assert_true(has(err.text, bad[i].want));
+        }
+        free(text);
+    }
+    assert_int_equal(st_header_parse(&h, "f", "{}", 2, 10, 1, &err), -1);
+    assert_true(has(err.text, "not a checkpoint file of ds-launch"));
+    assert_int_equal(st_header_parse(&h, "f", "{\"a\":1,\"a\":2}", 13, 21, 0, &err), -1);
+    assert_true(has(err.text, "duplicate object key"));
+    assert_int_equal(st_header_parse(&h, "f", "[]", 2, 10, 0, &err), -1);
+    assert_int_equal(st_header_parse(&h, "f", "{}", 2, 9, 0, &err), -1);
+}
+
+/* The bytes of both stored forms, fixed: tests/golden/ckpt was checked with the safetensors library. */
+static void golden_bytes(void **state)
+{
+    const char *top = getenv("top_srcdir");
+    struct ckpt_entry own[TENSORS], all[TENSORS];
+    struct ckpt_meta meta = meta_of(7);
+    struct image im = {0};
+    struct buf text = BUF_INIT;
+    static const char *const names[] = {"rank-0.safetensors", "manifest.json"};
+    struct ckpt_file file = {(char *)"rank-0.safetensors", 0, 0, 0x0123456789abcdef};
+    float room[256];
+
+    (void)state;
+    share(1, 3, own, room);
+    for (int t = 0; t < TENSORS; t++) {
+        all[t] = entry_of(t);
+        for (uint64_t i = 0; i < own[t].count; i++)
+            own[t].data[i] = value_of(t, own[t].first + i, 7);
+    }
+    own[2] = entry_of(2); /* one whole tensor among the parts */
+    own[2].data = room + 200;
+    for (uint64_t i = 0; i < own[2].count; i++)
+        own[2].data[i] = value_of(2, i, 7);
+    image_build(&im, &meta, 0, own, TENSORS, all, TENSORS);
+    image_seal(&im);
+    file.bytes = im.bytes;
+    file.header_bytes = im.header_bytes;
+    manifest_print_head(&meta, all, TENSORS, &text);
+    manifest_print_files(&file, 1, &text);
+    for (int i = 0; i < 2; i++) {
+        char *path = xasprintf("%s/tests/golden/ckpt/%s", top ? top : ".", names[i]);
+        FILE *f = fopen(path, getenv("DS_GOLDEN_WRITE") ? "w+" : "r");
+        static char want[16384];
+        const char *have = i ? text.data : im.data;
+        size_t n = i ? text.len : im.bytes;
+
+        if (!f)
+            fail_msg("%s: %s", path, strerror(errno));
+        if (getenv("DS_GOLDEN_WRITE")) {
+            fwrite(have, 1, n, f);
+            rewind(f);
+        }
+        assert_int_equal(fread(want, 1, sizeof want, f), n);
+        assert_memory_equal(have, want, n);
+        fclose(f);
+        free(path);
+    }
+    image_clear(&im);
+    buf_clear(&text);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(three_ranks_to_any, setup, teardown),
+        cmocka_unit_test_setup_teardown(keeps_the_newest, setup, teardown),
+        cmocka_unit_test_setup_teardown(latest_is_broken, setup, teardown),
+        cmocka_unit_test_setup_teardown(full_disk_anywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_damaged_byte_goes_unseen, setup, teardown),
+        cmocka_unit_test_setup_teardown(errors_say_what, setup, teardown),
+        cmocka_unit_test(wrong_numbers_in_headers),
+        cmocka_unit_test(golden_bytes),
+    };
+
+    if (argc == 2)
+        return save_main(argv[1]);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
