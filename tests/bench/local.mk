@@ -1,1 +1,3 @@
 # tests/bench
+EXTRA_PROGRAMS =
+include tests/bench/kernels.mk
