@@ -1,2 +1,3 @@
 # fuzz entries of launcher
 include tests/fuzz/agent.mk
+include tests/fuzz/ssh.mk

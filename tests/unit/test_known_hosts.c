@@ -9,6 +9,7 @@
 #include "launcher/known_hosts.h"
 #include "launcher/ssh_trust.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define ED "AAAAC3NzaC1lZDI1NTE5AAAAIISJM2S/61SgWKJTrSPwu3JeptQeFZgynmoHP8159BF9"
