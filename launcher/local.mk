@@ -2,3 +2,4 @@
 include launcher/front.mk
 include launcher/ssh.mk
 include launcher/agent.mk
+EXTRA_DIST += launcher/README.md

@@ -8,3 +8,4 @@ libdsengine_a_SOURCES += engine/model/model.h engine/model/model.c \
 	engine/ops/scratch.h \
 	engine/ops/linear.h engine/ops/linear.c \
 	engine/ops/norm.h engine/ops/norm.c
+EXTRA_DIST += engine/model/README.md engine/ops/README.md

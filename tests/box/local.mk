@@ -3,3 +3,4 @@ check_PROGRAMS += tests/box/channel
 tests_box_channel_SOURCES = tests/box/channel.c
 tests_box_channel_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
 tests_box_channel_LDADD = $(SPAWNSSH_LIBS) libfront.a $(DSBASE_LIBS) $(UV_LIBS)
+EXTRA_DIST += tests/box/box

@@ -1,4 +1,4 @@
 # tests/lint: rules of the house that a script can check.
 LINT_TESTS = tests/lint/includes.t tests/lint/headers.t tests/lint/names.t
 TESTS += $(LINT_TESTS)
-EXTRA_DIST += $(LINT_TESTS) tests/lint/size.t
+EXTRA_DIST += $(LINT_TESTS) tests/lint/size.t tests/lint/dist.t
