@@ -62,13 +62,23 @@ static int unknown_type(const char *type, const char *where, struct err *err)
     return -1;
 }
 
+static void trim_end(char *s)
+{
+    char *end = s + strlen(s);
+
+    while (end > s && isspace((unsigned char)end[-1]))
+        *--end = 0;
+}
+
 /* One item, "TYPE" or "TYPE*COUNT", blanks around both allowed. item is changed. */
 static int parse_item(char *item, const char *where, const struct ds_layer_ops **ops, int64_t *count,
                       struct err *err)
 {
-    char *star = strchr(item, '*'), *end;
+    char *star;
 
     *count = 1;
+    trim_end(item);
+    star = strchr(item, '*');
     if (star) {
         char *number = star + 1 + strspn(star + 1, " \t");
 
@@ -78,9 +88,7 @@ static int parse_item(char *item, const char *where, const struct ds_layer_ops *
                            "%s: \"%s\" behind * in [model] layers is not a whole number in 1..%d", where,
                            number, MODEL_MAX_LAYERS);
     }
-    end = item + strlen(item);
-    while (end > item && isspace((unsigned char)end[-1]))
-        *--end = 0;
+    trim_end(item);
     if (!*item)
         return err_set(err, ERR_INPUT, "%s: an empty item in [model] layers: write it as in %s", where,
                        "embedding, block*12, norm, head");
