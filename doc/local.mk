@@ -1,3 +1,4 @@
-# doc
+# doc: manual pages
+dist_man_MANS += doc/ds-job.5
 dist_man_MANS += doc/ds-hostfile.5
 dist_man_MANS += doc/ds-launch.1

@@ -13,7 +13,7 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 include engine/model/local.mk
 
 DSENGINE_LIBS = libdsengine.a $(KERNELS_LIBS) $(DSBASE_LIBS) $(SODIUM_LIBS)
-noinst_PROGRAMS +=
-#ds_rank_SOURCES = engine/rank.c
-#ds_rank_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
-#ds_rank_LDADD = $(DSENGINE_LIBS)
+pkglibexec_PROGRAMS += ds-rank
+ds_rank_SOURCES = engine/rank.c
+ds_rank_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
+ds_rank_LDADD = $(DSENGINE_LIBS)

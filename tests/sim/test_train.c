@@ -1,0 +1,456 @@
+/* The training loop with N ranks in one process (comm thread): the loss curve and the weights do not depend
+ * on how many ranks there are, what is done beside training changes nothing, and a resumed run is the run.
+ */
+#include "engine/train/train.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/clock.h"
+#include "engine/base/hash.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define MAX_STEPS 24
+
+struct result {
+    double loss[MAX_STEPS], norm[MAX_STEPS], lr[MAX_STEPS], valid;
+    float *weight, *first; /* masters after the run and before it, every tensor in table order */
+    uint64_t n;
+    int64_t samples;
+};
+
+struct rank {
+    struct boot *boot;
+    const struct settings_rows *rows;
+    int64_t steps; /* step to stop at */
+    struct result *result;
+    struct err err;
+    uint64_t hash; /* of the compute weights at the end */
+    int rc;
+};
+
+static char dir[64], text[96];
+
+static const char base[] = "train_batch_size = 12\n"
+                           "gradient_clipping = 1.0\n"
+                           "[optimizer]\ntype = AdamW\n"
+                           "[optimizer.params]\nlr = 3e-3\nweight_decay = 0.1\nbetas = 0.9, 0.95\n"
+                           "[scheduler]\ntype = WarmupCosineLR\n"
+                           "[scheduler.params]\nwarmup_num_steps = 4\ntotal_num_steps = 24\n"
+                           "[model]\nn_layer = 2\nn_head = 4\nn_embd = 32\n"
+                           "[data]\nseq_len = 16\nvalid_split = 0.1\n"
+                           "[run]\nseed = 5\nthreads = 1\nsteps = 24\n";
+
+/* Text with some structure: words of a small list in an order that a counter decides. */
+static int make_text(void **state)
+{
+    static const char *const word[] = {"the ", "king ", "and ", "water ", "said ", "of ", "light\n"};
+    FILE *f;
+    unsigned x = 1;
+
+    strcpy(dir, "/tmp/ds-test-train-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(text, sizeof text, "%s/text.txt", dir);
+    f = fopen(text, "w");
+    for (int i = 0; i < 4000; i++) {
+        x = x * 1103515245u + 12345u;
+        fputs(word[(x >> 16) % 7], f);
+    }
+    fclose(f);
+    return 0;
+}
+
+static int remove_text(void **state)
+{
+    char *command = xasprintf("rm -rf '%s'", dir);
+    int rc = system(command);
+
+    free(command);
+    return rc;
+}
+
+/* NULL-terminated pairs of path and value on top of the base. */
+static struct settings_rows job_rows(const char *path, ...)
+{
+    struct settings_rows rows = {0};
+    struct err err = ERR_INIT;
+    va_list ap;
+
+    if (settings_read(&rows, "base", base, strlen(base), &err) < 0)
+        fail_msg("%s", err.text);
+    settings_rows_add(&rows, "data.train", text, "test");
+    va_start(ap, path);
+    for (; path; path = va_arg(ap, const char *))
+        settings_rows_add(&rows, path, va_arg(ap, const char *), "test");
+    va_end(ap);
+    return rows;
+}
+
+/* All masters in table order, on the rank that holds them all (stage 0), else this rank's slices. */
+static float *copy_masters(const struct train *t, uint64_t *n)
+{
+    const struct param_table *pt = t->setup->table;
+    float *out = xcalloc(pt->total + 1, sizeof *out);
+
+    *n = 0;
+    for (int f = 0; f < pt->nflats && t->zero->nslices == pt->ranks; f++) {
+        const float *w = zero_slice(t->zero, ZERO_W, f, t->zero->first);
+
+        for (int i = pt->flat[f].first; i < pt->flat[f].first + pt->flat[f].ntensors; i++) {
+            const struct param_tensor *x = &pt->tensor[i];
+
+            /* the gradient of a key's bias is zero but for rounding, which Adam turns into motion */
+            if (strstr(x->name, "qkv_bias.k"))
+                continue;
+            memcpy(out + *n, w + x->offset, x->numel * sizeof *out);
+            *n += x->numel;
+        }
+    }
+    return out;
+}
+
+static int train_to(struct rank *r, struct train *t)
+{
+    while (t->step < r->steps) {
+        if (train_step(t, &r->err) < 0)
+            return -1;
+        if (r->result && t->step <= MAX_STEPS) {
+            r->result->loss[t->step - 1] = t->loss;
+            r->result->norm[t->step - 1] = t->grad_norm;
+            r->result->lr[t->step - 1] = t->scalars.lr;
+        }
+        if (t->setup->job.eval_every && t->step % t->setup->job.eval_every == 0 &&
+            train_eval(t, &t->valid_loss, &r->err) < 0)
+            return -1;
+        if (t->setup->job.save_every && t->step % t->setup->job.save_every == 0 &&
+            train_save(t, &r->err) < 0)
+            return -1;
+    }
+    return 0;
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    struct setup *s = NULL;
+    struct train *t = NULL;
+    double valid = 0;
+
+    r->rc = setup_create(&s, r->rows, r->boot->world, 1, NULL, &r->err);
+    if (!r->rc)
+        r->rc = train_create(&t, s, r->boot, NULL, &r->err);
+    if (!r->rc && r->result && r->boot->rank == 0)
+        r->result->first = copy_masters(t, &r->result->n);
+    if (!r->rc)
+        r->rc = train_to(r, t);
+    if (!r->rc)
+        r->rc = train_eval(t, &valid, &r->err);
+    if (!r->rc) {
+        r->hash = hash64(t->zero->weight, s->table->total * ds_dtype_bytes(s->dtype));
+        if (s->job.run_dir)
+            r->rc = train_save(t, &r->err);
+    }
+    if (!r->rc && t->writer) {
+        int64_t step;
+
+        while (ckpt_poll(t->writer, 1, &step, &r->err) > 0)
+            ;
+    }
+    if (!r->rc && r->result && r->boot->rank == 0) {
+        r->result->weight = copy_masters(t, &r->result->n);
+        r->result->valid = valid;
+        r->result->samples = t->samples;
+    }
+    train_destroy(t);
+    setup_destroy(s);
+    return NULL;
+}
+
+/* Trains on `world` ranks up to a step; every rank must end with the same weights (law c). */
+static struct result train(int world, int64_t steps, const struct settings_rows *rows)
+{
+    struct boot_world *w = boot_world_create(world, 1);
+    struct rank *r = xcalloc((size_t)world, sizeof *r);
+    pthread_t *thread = xcalloc((size_t)world, sizeof *thread);
+    struct result result = {0};
+
+    for (int i = 0; i < world; i++) {
+        r[i] = (struct rank){.boot = boot_world_rank(w, i), .rows = rows, .steps = steps};
+        r[i].result = i == 0 ? &result : NULL;
+        pthread_create(&thread[i], NULL, rank_main, &r[i]);
+    }
+    for (int i = 0; i < world; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < world; i++) {
+        if (r[i].rc)
+            fail_msg("rank %d of %d: %s", i, world, r[i].err.text);
+        assert_true(r[i].hash == r[0].hash);
+    }
+    boot_world_destroy(w);
+    free(thread);
+    free(r);
+    return result;
+}
+
+static void result_clear(struct result *r)
+{
+    free(r->weight);
+    free(r->first);
+}
+
+static double distance(const float *a, const float *b, uint64_t n)
+{
+    double sum = 0;
+
+    for (uint64_t i = 0; i < n; i++)
+        sum += ((double)a[i] - b[i]) * ((double)a[i] - b[i]);
+    return sqrt(sum);
+}
+
+/* ENGINE 7's bounds: loss 1e-5 (fp32) or 1e-2 (bf16) relative, weights 1e-3 or 5e-2 of the way they went. */
+static void assert_close(const struct result *a, const struct result *b, int steps, int bf16)
+{
+    for (int i = 0; i < steps; i++)
+        if (fabs(a->loss[i] - b->loss[i]) > (bf16 ? 1e-2 : 1e-5) * fabs(b->loss[i]))
+            fail_msg("step %d: loss %.9g is not %.9g", i + 1, a->loss[i], b->loss[i]);
+    assert_true(distance(a->weight, b->weight, a->n) <=
+                (bf16 ? 5e-2 : 1e-3) * distance(b->weight, b->first, b->n));
+    assert_true(fabs(a->valid - b->valid) <= (bf16 ? 1e-2 : 1e-5) * b->valid);
+}
+
+static void assert_same(const struct result *a, const struct result *b, int from, int to)
+{
+    for (int i = from; i < to; i++) {
+        assert_true(a->loss[i] == b->loss[i]);
+        assert_true(a->norm[i] == b->norm[i]);
+        assert_true(a->lr[i] == b->lr[i]);
+    }
+    assert_memory_equal(a->weight, b->weight, a->n * sizeof *a->weight);
+    assert_true(a->valid == b->valid);
+    assert_true(a->samples == b->samples);
+}
+
+static void worlds(const char *bf16, const char *form, const char *mask)
+{
+    static const char *const micro[] = {"", "3", "2", "2", "3"};
+    struct result one = {0};
+
+    for (int world = 1; world <= 4; world++) {
+        struct settings_rows rows = job_rows(
+            "bf16.enabled", bf16, "model.form", form, "data.doc_mask", mask, "data.doc_token", "10",
+            "train_micro_batch_size_per_gpu", micro[world], "model.resid_dropout", "0.1",
+            "model.attn_dropout", "0.1", "model.embd_dropout", "0.1", NULL);
+        struct result r = train(world, 20, &rows);
+
+        if (world == 1) {
+            assert_true(r.loss[19] < r.loss[0] - 0.5); /* it learns */
+            one = r;
+        } else {
+            assert_close(&r, &one, 20, !strcmp(bf16, "true"));
+            result_clear(&r);
+        }
+        settings_rows_clear(&rows);
+    }
+    result_clear(&one);
+}
+
+static void ranks_do_not_change_the_curve(void **state)
+{
+    worlds("false", "gpt2", "false");
+}
+
+static void nor_in_llama_form_with_documents(void **state)
+{
+    worlds("false", "llama", "true");
+}
+
+static void nor_in_bf16(void **state)
+{
+    worlds("true", "gpt2", "true");
+}
+
+/* With one micro-batch the stages agree to the bit; the ranks hold different slices in stage 1, so the loss,
+ * the norm and the compute weights are compared. */
+static void stages_agree(void **state)
+{
+    for (int world = 2; world <= 4; world++) {
+        struct settings_rows a = job_rows("gradient_accumulation_steps", "1", NULL);
+        struct settings_rows b = job_rows("gradient_accumulation_steps", "1",
+                                          "zero_optimization.stage", "1", NULL);
+        struct result x = train(world, 12, &a), y = train(world, 12, &b);
+
+        for (int i = 0; i < 12; i++) {
+            assert_true(x.loss[i] == y.loss[i]);
+            assert_true(x.norm[i] == y.norm[i]);
+        }
+        assert_true(x.valid == y.valid);
+        result_clear(&x);
+        result_clear(&y);
+        settings_rows_clear(&a);
+        settings_rows_clear(&b);
+    }
+}
+
+/* Law a: evaluation and checkpoints beside training change no bit of it. */
+static void evaluation_and_saving_change_nothing(void **state)
+{
+    char *run = xasprintf("%s/beside", dir);
+    struct settings_rows plain = job_rows("train_micro_batch_size_per_gpu", "3", NULL);
+    struct settings_rows busy = job_rows("train_micro_batch_size_per_gpu", "3", "run.eval_every", "2",
+                                         "run.save_every", "3", "run.dir", run, NULL);
+    struct result a = train(2, 10, &plain), b = train(2, 10, &busy);
+
+    assert_same(&a, &b, 0, 10);
+    result_clear(&a);
+    result_clear(&b);
+    settings_rows_clear(&plain);
+    settings_rows_clear(&busy);
+    free(run);
+}
+
+/* Law b: stopped at every step of 10 and resumed, and stopped twice: the same bits. */
+static void a_resumed_run_is_the_run(void **state)
+{
+    for (int world = 1; world <= 2; world++) {
+        struct settings_rows rows = job_rows("train_micro_batch_size_per_gpu", "3",
+                                             "model.resid_dropout", "0.2", NULL);
+        struct result whole = train(world, 10, &rows);
+
+        for (int stop = 1; stop < 10; stop++) {
+            char *run = xasprintf("%s/resume-%d-%d", dir, world, stop);
+            int second = stop < 8 ? stop + 2 : stop; /* and a second stop */
+            struct settings_rows first = job_rows("train_micro_batch_size_per_gpu", "3", "run.dir", run,
+                                                  "model.resid_dropout", "0.2", NULL);
+            struct settings_rows again = job_rows("train_micro_batch_size_per_gpu", "3", "run.dir", run,
+                                                  "run.resume", run, "model.resid_dropout", "0.2", NULL);
+            struct result a = train(world, stop, &first), b, c;
+
+            b = train(world, second, &again);
+            c = train(world, 10, &again);
+            assert_same(&c, &whole, second, 10);
+            result_clear(&a);
+            result_clear(&b);
+            result_clear(&c);
+            settings_rows_clear(&first);
+            settings_rows_clear(&again);
+            free(run);
+        }
+        result_clear(&whole);
+        settings_rows_clear(&rows);
+    }
+}
+
+/* Saved on 3 ranks, resumed on 1, 2 and 4: the same losses within rounding. */
+static void another_number_of_ranks_resumes(void **state)
+{
+    char *run = xasprintf("%s/reshape", dir);
+    struct settings_rows rows = job_rows("gradient_accumulation_steps", "1", NULL);
+    struct settings_rows save = job_rows("gradient_accumulation_steps", "1", "run.dir", run, NULL);
+    struct result whole = train(3, 16, &rows), half = train(3, 8, &save);
+
+    for (int world = 1; world <= 4; world++) {
+        char *from = xasprintf("%s/ckpt/step-8", run);
+        struct settings_rows again = job_rows("gradient_accumulation_steps", "1", "run.resume", from,
+                                              "zero_optimization.stage", world == 2 ? "1" : "0", NULL);
+        struct result r = train(world, 16, &again);
+
+        for (int i = 8; i < 16; i++)
+            assert_true(fabs(r.loss[i] - whole.loss[i]) <= 1e-5 * whole.loss[i]);
+        if (world == 3)
+            assert_same(&r, &whole, 8, 16);
+        result_clear(&r);
+        settings_rows_clear(&again);
+        free(from);
+    }
+    result_clear(&whole);
+    result_clear(&half);
+    settings_rows_clear(&rows);
+    settings_rows_clear(&save);
+    free(run);
+}
+
+/* Law j: weights alone are loaded, masters come from them, and with lr = 0 nothing moves. */
+static void weights_only_then_no_learning(void **state)
+{
+    char *run = xasprintf("%s/init", dir);
+    struct settings_rows save = job_rows("gradient_accumulation_steps", "1", "run.dir", run, NULL);
+    struct settings_rows load = job_rows("gradient_accumulation_steps", "1", "run.init_from", run,
+                                         "optimizer.params.lr", "0", NULL);
+    struct result a = train(2, 6, &save), b = train(2, 3, &load);
+
+    assert_memory_equal(b.first, a.weight, a.n * sizeof *a.weight);
+    assert_memory_equal(b.weight, a.weight, a.n * sizeof *a.weight);
+    assert_true(b.valid == a.valid);
+    result_clear(&a);
+    result_clear(&b);
+    settings_rows_clear(&save);
+    settings_rows_clear(&load);
+    free(run);
+}
+
+static void another_run_is_refused(void **state)
+{
+    char *run = xasprintf("%s/refuse", dir);
+    struct settings_rows save = job_rows("gradient_accumulation_steps", "1", "run.dir", run, NULL);
+    struct settings_rows other = job_rows("gradient_accumulation_steps", "1", "run.resume", run,
+                                          "optimizer.params.weight_decay", "0.5", NULL);
+    struct result a = train(1, 2, &save);
+    struct boot_world *w = boot_world_create(1, 1);
+    struct rank r = {.boot = boot_world_rank(w, 0), .rows = &other, .steps = 3};
+
+    rank_main(&r);
+    assert_int_not_equal(r.rc, 0);
+    assert_int_equal(r.err.code, ERR_INPUT);
+    assert_non_null(strstr(r.err.text, "optimizer.params.weight_decay (0.1 there, 0.5 here)"));
+    boot_world_destroy(w);
+    result_clear(&a);
+    settings_rows_clear(&save);
+    settings_rows_clear(&other);
+    free(run);
+}
+
+/* Frozen parameters keep their first values, the others move. */
+static void frozen_parameters_stay(void **state)
+{
+    struct settings_rows all = job_rows("gradient_accumulation_steps", "1", "model.freeze", "*", NULL);
+    struct settings_rows some = job_rows("gradient_accumulation_steps", "1", "model.freeze",
+                                         "embedding.*", NULL);
+    struct result a = train(1, 2, &all), b = train(1, 2, &some);
+
+    assert_memory_equal(a.weight, a.first, a.n * sizeof *a.weight);
+    assert_true(a.norm[0] == 0);
+    assert_true(memcmp(b.weight, b.first, b.n * sizeof *b.weight) != 0);
+    result_clear(&a);
+    result_clear(&b);
+    settings_rows_clear(&all);
+    settings_rows_clear(&some);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_do_not_change_the_curve),
+        cmocka_unit_test(nor_in_llama_form_with_documents),
+        cmocka_unit_test(nor_in_bf16),
+        cmocka_unit_test(stages_agree),
+        cmocka_unit_test(frozen_parameters_stay),
+        cmocka_unit_test(evaluation_and_saving_change_nothing),
+        cmocka_unit_test(a_resumed_run_is_the_run),
+        cmocka_unit_test(another_number_of_ranks_resumes),
+        cmocka_unit_test(weights_only_then_no_learning),
+        cmocka_unit_test(another_run_is_refused),
+    };
+
+    return cmocka_run_group_tests_name("train", tests, make_text, remove_text);
+}
