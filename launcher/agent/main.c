@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,14 @@ static int open_standard(void)
     if (fd > 2)
         close(fd);
     return fd < 0 ? -1 : 0;
+}
+
+/* What whoever started us left open is not ours: a rank must not get it, nor must we keep it alive. */
+static void close_inherited(void)
+{
+    if (syscall(SYS_close_range, 3u, ~0u, 0u))
+        for (int fd = 3; fd < 1024; fd++) /* before Linux 5.9 */
+            close(fd);
 }
 
 /* The channel belongs to the worker alone: its end is seen when the worker ends. */
@@ -73,6 +82,7 @@ static int keeper_run(void)
         sigaddset(&set, forwarded[i]);
     sigprocmask(SIG_BLOCK, &set, &old);
     signal(SIGCHLD, SIG_DFL); /* ignored, nothing could be waited for */
+    close_inherited();
     if (open_standard() || prctl(PR_SET_CHILD_SUBREAPER, 1) || pipe2(life, O_CLOEXEC) || (worker = fork()) < 0) {
         fprintf(stderr, "ds-agent: cannot start: %s\n", strerror(errno));
         return 1;
