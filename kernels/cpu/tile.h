@@ -15,18 +15,14 @@
 #define TILE_V 2
 #endif
 
-/* s += a * b, with b an element broadcast */
-INLINE vf fma_element(vf s, uint32_t a, const uint32_t *b, int pairs)
+/* s += a * b per lane; the accumulators must stay in registers, hence the unrolled loops below */
+INLINE vf fma_elements(vf s, vu a, vu b, int pairs)
 {
 #if defined __AVX512BF16__
     if (pairs)
-        return (vf)_mm512_dpbf16_ps((__m512)s, (__m512bh)_mm512_set1_epi32((int)a),
-                                    (__m512bh)_mm512_loadu_si512(b));
+        return (vf)_mm512_dpbf16_ps((__m512)s, (__m512bh)a, (__m512bh)b);
 #endif
-    float f;
-
-    memcpy(&f, &a, sizeof f);
-    return s + f * vf_load((const float *)b);
+    return s + (vf)a * (vf)b;
 }
 
 INLINE void tile(float *c, int64_t ldc, const uint32_t *a, int64_t row, int64_t col,
@@ -34,15 +30,30 @@ INLINE void tile(float *c, int64_t ldc, const uint32_t *a, int64_t row, int64_t 
 {
     vf s[TILE_M][TILE_V];
 
+#pragma GCC unroll 8
     for (int i = 0; i < TILE_M; i++)
+#pragma GCC unroll 8
         for (int j = 0; j < nv; j++)
             s[i][j] = add ? vf_load(c + i * ldc + j * LANES) : (vf){0};
-    for (int64_t k = 0; k < K; k++)
-        for (int i = 0; i < TILE_M; i++)
+#pragma GCC unroll 1
+    for (int64_t k = 0; k < K; k++) {
+        vu right[TILE_V];
+
+#pragma GCC unroll 8
+        for (int j = 0; j < nv; j++)
+            memcpy(&right[j], b + k * ldb + j * LANES, sizeof right[j]);
+#pragma GCC unroll 8
+        for (int i = 0; i < TILE_M; i++) {
+            vu left = vu_set(a[i * row + k * col]);
+
+#pragma GCC unroll 8
             for (int j = 0; j < nv; j++)
-                s[i][j] =
-                    fma_element(s[i][j], a[i * row + k * col], b + k * ldb + j * LANES, pairs);
+                s[i][j] = fma_elements(s[i][j], left, right[j], pairs);
+        }
+    }
+#pragma GCC unroll 8
     for (int i = 0; i < TILE_M; i++)
+#pragma GCC unroll 8
         for (int j = 0; j < nv; j++)
             vf_store(c + i * ldc + j * LANES, s[i][j]);
 }
