@@ -1,5 +1,5 @@
-/* Byte buffers and the malloc family that does not return NULL: see buf.h. Invariant: data is NULL and cap
- * is 0, or len < cap and data[len] == 0. */
+/* Byte buffers and the malloc family that does not return NULL: see buf.h. Invariant: data is NULL
+ * and cap is 0, or len < cap and data[len] == 0. */
 #include "engine/base/buf.h"
 
 #include <stdio.h>
@@ -171,19 +171,24 @@ const char *buf_str(const struct buf *b)
     return b->data ? b->data : "";
 }
 
-/* Length of the valid UTF-8 sequence at s (n bytes are there), 0 when there is none: no overlong forms,
- * no surrogates, nothing above U+10FFFF. */
+/* Length of the valid UTF-8 sequence at s (n bytes are there), 0 when there is none: no overlong
+ * forms, no surrogates, nothing above U+10FFFF. */
 static size_t utf8_length(const unsigned char *s, size_t n)
 {
-    size_t len = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : s[0] < 0xf5 ? 4 : 0;
+    size_t len = s[0] < 0x80   ? 1
+                 : s[0] < 0xc2 ? 0
+                 : s[0] < 0xe0 ? 2
+                 : s[0] < 0xf0 ? 3
+                 : s[0] < 0xf5 ? 4
+                               : 0;
 
     if (!len || len > n)
         return 0;
     for (size_t i = 1; i < len; i++)
         if ((s[i] & 0xc0) != 0x80)
             return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) || (s[0] == 0xf0 && s[1] < 0x90) ||
-        (s[0] == 0xf4 && s[1] > 0x8f))
+    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
+        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
         return 0;
     return len;
 }

@@ -1,5 +1,5 @@
-/* Fault countdowns: see fault.h. The table is filled from DS_FAULT once per process; it is the only state
- * here and exists for tests alone. */
+/* Fault countdowns: see fault.h. The table is filled from DS_FAULT once per process; it is the only
+ * state here and exists for tests alone. */
 #include "engine/base/fault.h"
 #include "engine/base/parse.h"
 
@@ -30,8 +30,9 @@ static void read_action(struct fault *f, const char *word)
     static const struct {
         const char *name;
         int err_no;
-    } names[] = {{"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EINTR", EINTR},
-                 {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"ECONNRESET", ECONNRESET}, {"EPIPE", EPIPE}};
+    } names[] = {
+        {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},         {"EINTR", EINTR},
+        {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"ECONNRESET", ECONNRESET}, {"EPIPE", EPIPE}};
 
     f->err_no = EIO;
     if (strcasecmp(word, "KILL") == 0)

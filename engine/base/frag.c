@@ -1,5 +1,5 @@
-/* Fragments of global tensors: see frag.h. Pure. Everything below relies on both lists being sorted by
- * (name, kind, first). */
+/* Fragments of global tensors: see frag.h. Pure. Everything below relies on both lists being sorted
+ * by (name, kind, first). */
 #include "engine/base/frag.h"
 #include "engine/base/buf.h"
 
@@ -54,13 +54,15 @@ static int check_bounds(const struct frag *f, struct err *err)
 {
     if (f->first <= f->total && f->count <= f->total - f->first)
         return 0;
-    return err_set(err, ERR_INPUT_FILE, "%s|%s: elements %llu to %llu lie outside the tensor's %llu", f->name, f->kind,
+    return err_set(err, ERR_INPUT_FILE,
+                   "%s|%s: elements %llu to %llu lie outside the tensor's %llu", f->name, f->kind,
                    (unsigned long long)f->first, (unsigned long long)(f->first + f->count),
                    (unsigned long long)f->total);
 }
 
 /* Fragments [from, to) of have are those of w's tensor; same total as w, within bounds. */
-static int tensor_range(const struct frag *have, int n, const struct frag *w, int *from, int *to, struct err *err)
+static int tensor_range(const struct frag *have, int n, const struct frag *w, int *from, int *to,
+                        struct err *err)
 {
     *from = find_tensor(have, n, w);
     if (check_bounds(w, err) < 0)
@@ -69,8 +71,9 @@ static int tensor_range(const struct frag *have, int n, const struct frag *w, in
         const struct frag *h = &have[*to];
 
         if (h->total != w->total)
-            return err_set(err, ERR_INPUT_FILE, "%s|%s has %llu elements where %llu are wanted", w->name, w->kind,
-                           (unsigned long long)h->total, (unsigned long long)w->total);
+            return err_set(err, ERR_INPUT_FILE, "%s|%s has %llu elements where %llu are wanted",
+                           w->name, w->kind, (unsigned long long)h->total,
+                           (unsigned long long)w->total);
         if (check_bounds(h, err) < 0)
             return -1;
     }
@@ -79,8 +82,9 @@ static int tensor_range(const struct frag *have, int n, const struct frag *w, in
 
 static int gap(const struct frag *w, uint64_t lo, uint64_t hi, struct err *err)
 {
-    return err_set(err, ERR_INPUT_FILE, "%s|%s: elements %llu to %llu of %llu are missing", w->name, w->kind,
-                   (unsigned long long)lo, (unsigned long long)hi, (unsigned long long)w->total);
+    return err_set(err, ERR_INPUT_FILE, "%s|%s: elements %llu to %llu of %llu are missing", w->name,
+                   w->kind, (unsigned long long)lo, (unsigned long long)hi,
+                   (unsigned long long)w->total);
 }
 
 static uint64_t end_of(const struct frag *f)
@@ -120,10 +124,11 @@ struct moves {
     int n, cap;
 };
 
-/* One want: at every element the lowest holder that has it. A holder is kept until its fragment ends or one
- * with a lower number begins. Quadratic in the fragments of one tensor, which are as many as ranks. */
-static int plan_one(const struct frag *have, int from, int to, const struct frag *want, int index, struct moves *out,
-                    struct err *err)
+/* One want: at every element the lowest holder that has it. A holder is kept until its fragment
+ * ends or one with a lower number begins. Quadratic in the fragments of one tensor, which are as
+ * many as ranks. */
+static int plan_one(const struct frag *have, int from, int to, const struct frag *want, int index,
+                    struct moves *out, struct err *err)
 {
     const struct frag *w = &want[index];
     uint64_t at = w->first, end = end_of(w);
@@ -145,14 +150,15 @@ static int plan_one(const struct frag *have, int from, int to, const struct frag
         if (best < 0)
             return gap(w, at, stop, err);
         ARRAY_GROW(out->m, out->n, out->cap);
-        out->m[out->n++] = (struct frag_move){best, index, at - have[best].first, at - w->first, stop - at};
+        out->m[out->n++] =
+            (struct frag_move){best, index, at - have[best].first, at - w->first, stop - at};
         at = stop;
     }
     return 0;
 }
 
-int frag_plan_moves(const struct frag *have, int n, const struct frag *want, int nwant, struct frag_move **moves,
-                    int *nmoves, struct err *err)
+int frag_plan_moves(const struct frag *have, int n, const struct frag *want, int nwant,
+                    struct frag_move **moves, int *nmoves, struct err *err)
 {
     struct moves out = {0};
 

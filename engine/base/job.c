@@ -60,22 +60,25 @@ static char *find_preset(const char *preset, const char *job_path)
     return found;
 }
 
-static int read_preset(struct settings_rows *rows, const struct settings_row *preset, const char *job_path,
-                       struct err *err)
+static int read_preset(struct settings_rows *rows, const struct settings_row *preset,
+                       const char *job_path, struct err *err)
 {
     char *path = find_preset(preset->value, job_path);
     const struct settings_row *nested;
     int rc;
 
     if (!path)
-        return err_set(err, ERR_INPUT_FILE,
-                       "%s: model.preset = %s: no such file, and no %s.ini among the installed models; "
-                       "give a path, or set DS_TEMPLATES to the templates folder",
-                       preset->where, preset->value, preset->value);
+        return err_set(
+            err, ERR_INPUT_FILE,
+            "%s: model.preset = %s: no such file, and no %s.ini among the installed models; "
+            "give a path, or set DS_TEMPLATES to the templates folder",
+            preset->where, preset->value, preset->value);
     rc = settings_read_file(rows, path, err);
     nested = rows_find(rows, "model.preset");
     if (rc == 0 && nested)
-        rc = err_set(err, ERR_INPUT, "%s: model.preset inside a preset; put all of it into one file", nested->where);
+        rc =
+            err_set(err, ERR_INPUT, "%s: model.preset inside a preset; put all of it into one file",
+                    nested->where);
     free(path);
     return rc;
 }
@@ -121,8 +124,8 @@ static int64_t nearest_multiple(int64_t v, int64_t step)
     return product(k, step, 1);
 }
 
-/* The combination nearest to what was asked. All three given: accumulation bends first, for it changes
- * nothing but the split; else the total. */
+/* The combination nearest to what was asked. All three given: accumulation bends first, for it
+ * changes nothing but the split; else the total. */
 static struct triangle nearest_triangle(struct triangle t)
 {
     struct triangle n = t;
@@ -173,13 +176,17 @@ int job_batch(struct job *job, const struct settings *s, int64_t data_size, stru
     char word[3][24];
 
     if (!t.train && !t.micro)
-        return err_set(err, ERR_INPUT, "the batch size is not given: set train_batch_size (samples per step over all "
-                                       "ranks) or train_micro_batch_size_per_gpu (samples a rank takes at once)");
+        return err_set(
+            err, ERR_INPUT,
+            "the batch size is not given: set train_batch_size (samples per step over all "
+            "ranks) or train_micro_batch_size_per_gpu (samples a rank takes at once)");
     t = fill(t);
     if (t.train == INT64_MAX)
-        return err_set(err, ERR_INPUT, "train_micro_batch_size_per_gpu %lld x gradient_accumulation_steps %lld x %lld "
-                                       "data ranks is too large", (long long)t.micro, (long long)t.acc,
-                       (long long)t.world);
+        return err_set(
+            err, ERR_INPUT,
+            "train_micro_batch_size_per_gpu %lld x gradient_accumulation_steps %lld x %lld "
+            "data ranks is too large",
+            (long long)t.micro, (long long)t.acc, (long long)t.world);
     if (t.micro > 0 && t.acc > 0 && product(t.micro, t.acc, t.world) == t.train) {
         job->train_batch_size = t.train;
         job->micro_batch_size = t.micro;
@@ -191,8 +198,9 @@ int job_batch(struct job *job, const struct settings *s, int64_t data_size, stru
     snprintf(word[1], sizeof word[1], asked.micro ? "%lld" : "(open)", (long long)asked.micro);
     snprintf(word[2], sizeof word[2], asked.acc ? "%lld" : "(open)", (long long)asked.acc);
     return err_set(err, ERR_INPUT,
-                   "train_batch_size %s is not train_micro_batch_size_per_gpu %s x gradient_accumulation_steps %s x "
+                   "train_batch_size %s is not train_micro_batch_size_per_gpu %s x "
+                   "gradient_accumulation_steps %s x "
                    "%lld data ranks; nearest that is: %lld = %lld x %lld x %lld",
-                   word[0], word[1], word[2], (long long)data_size, (long long)near.train, (long long)near.micro,
-                   (long long)near.acc, (long long)near.world);
+                   word[0], word[1], word[2], (long long)data_size, (long long)near.train,
+                   (long long)near.micro, (long long)near.acc, (long long)near.world);
 }

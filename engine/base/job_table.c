@@ -1,21 +1,35 @@
-/* Every setting of a job file: one row each (job.h). First what we have, by section; then what DeepSpeed has
- * and we do not: REFUSED where it would change the result, IGNORED where it would not. */
+/* Every setting of a job file: one row each (job.h). First what we have, by section; then what
+ * DeepSpeed has and we do not: REFUSED where it would change the result, IGNORED where it would
+ * not. */
 #include "engine/base/job.h"
 
 #define F(field) offsetof(struct job, field)
 #define ID SETTING_IDENTITY
-#define REFUSED(path, type, def, help) {path, type, 0, def, NULL, "", SETTING_REFUSED, help}
-#define IGNORED(path, type, def, help) {path, type, 0, def, NULL, "", SETTING_IGNORED, help}
-#define SECTION(path, flag, help) {path, SETTING_STR, 0, NULL, NULL, "", SETTING_PREFIX | flag, help}
-#define ALIAS(path, of) {path, SETTING_STR, 0, of, NULL, "", SETTING_ALIAS, ""}
+#define REFUSED(path, type, def, help)                      \
+    {                                                       \
+        path, type, 0, def, NULL, "", SETTING_REFUSED, help \
+    }
+#define IGNORED(path, type, def, help)                      \
+    {                                                       \
+        path, type, 0, def, NULL, "", SETTING_IGNORED, help \
+    }
+#define SECTION(path, flag, help)                                         \
+    {                                                                     \
+        path, SETTING_STR, 0, NULL, NULL, "", SETTING_PREFIX | flag, help \
+    }
+#define ALIAS(path, of)                                       \
+    {                                                         \
+        path, SETTING_STR, 0, of, NULL, "", SETTING_ALIAS, "" \
+    }
 
 const struct setting job_table[] = {
     /* top level */
     {"train_batch_size", SETTING_INT, F(train_batch_size), "0", "0..1000000000", "samples", 0,
-     "samples per step over all ranks = train_micro_batch_size_per_gpu x gradient_accumulation_steps x data ranks; "
+     "samples per step over all ranks = train_micro_batch_size_per_gpu x "
+     "gradient_accumulation_steps x data ranks; "
      "0: from the others"},
-    {"train_micro_batch_size_per_gpu", SETTING_INT, F(micro_batch_size), "0", "0..1000000000", "samples", 0,
-     "samples of one forward and backward on one rank; 0: from the others"},
+    {"train_micro_batch_size_per_gpu", SETTING_INT, F(micro_batch_size), "0", "0..1000000000",
+     "samples", 0, "samples of one forward and backward on one rank; 0: from the others"},
     {"gradient_accumulation_steps", SETTING_INT, F(accumulation), "0", "0..1000000000", "", 0,
      "micro-batches per step on one rank; 0: from the others"},
     {"steps_per_print", SETTING_INT, F(steps_per_print), "10", "1..", "steps", 0,
@@ -25,23 +39,25 @@ const struct setting job_table[] = {
     /* [optimizer] */
     {"optimizer.type", SETTING_ENUM, F(optim), "AdamW", "AdamW|Adam", "", ID,
      "Adam is AdamW too, as in DeepSpeed, unless optimizer.params.adam_w_mode = false"},
-    {"optimizer.params.lr", SETTING_F64, F(lr), "0.001", "0..", "", ID, "learning rate before the schedule"},
+    {"optimizer.params.lr", SETTING_F64, F(lr), "0.001", "0..", "", ID,
+     "learning rate before the schedule"},
     {"optimizer.params.betas", SETTING_LIST, F(betas), "0.9, 0.999", "0..1) x2", "", ID,
      "decay of the first and the second moment"},
-    {"optimizer.params.eps", SETTING_F64, F(eps), "1e-8", "(0..", "", ID, "added to the root of the second moment"},
+    {"optimizer.params.eps", SETTING_F64, F(eps), "1e-8", "(0..", "", ID,
+     "added to the root of the second moment"},
     {"optimizer.params.weight_decay", SETTING_F64, F(weight_decay), "0", "0..", "", ID,
      "decay of the weights of matrices; biases and norms have none"},
     {"optimizer.params.adam_w_mode", SETTING_BOOL, F(adam_w_mode), "true", NULL, "", ID,
      "with type Adam: decay apart from the gradient (true) or added to it (false)"},
     /* [scheduler] */
-    {"scheduler.type", SETTING_ENUM, F(sched), "none", "none|WarmupLR|WarmupDecayLR|WarmupCosineLR", "", ID,
-     "learning rate by step; none: constant"},
+    {"scheduler.type", SETTING_ENUM, F(sched), "none", "none|WarmupLR|WarmupDecayLR|WarmupCosineLR",
+     "", ID, "learning rate by step; none: constant"},
     {"scheduler.params.warmup_min_lr", SETTING_F64, F(warmup_min_lr), "0", "0..", "", ID,
      "learning rate at step 0 (WarmupLR, WarmupDecayLR)"},
     {"scheduler.params.warmup_max_lr", SETTING_F64, F(warmup_max_lr), "0", "0..", "", ID,
      "learning rate after the warm-up (WarmupLR, WarmupDecayLR); 0: optimizer.params.lr"},
-    {"scheduler.params.warmup_num_steps", SETTING_INT, F(warmup_num_steps), "1000", "1..", "steps", ID,
-     "length of the warm-up"},
+    {"scheduler.params.warmup_num_steps", SETTING_INT, F(warmup_num_steps), "1000", "1..", "steps",
+     ID, "length of the warm-up"},
     {"scheduler.params.warmup_type", SETTING_ENUM, F(warmup_type), "log", "log|linear", "", ID,
      "curve of the warm-up"},
     {"scheduler.params.total_num_steps", SETTING_INT, F(total_num_steps), "0", "0..", "steps", ID,
@@ -54,16 +70,20 @@ const struct setting job_table[] = {
     {"bf16.enabled", SETTING_BOOL, F(bf16), "false", NULL, "", ID,
      "weights and activations in bf16, masters and sums in fp32"},
     {"zero_optimization.stage", SETTING_INT, F(zero_stage), "0", "0..1", "", 0,
-     "what is split over the data ranks: 0 nothing, 1 optimizer states; this version has no 2 and 3"},
+     "what is split over the data ranks: 0 nothing, 1 optimizer states; this version has no 2 and "
+     "3"},
     /* [model] */
     {"model.layers", SETTING_STR, F(layers), NULL, NULL, "", ID,
-     "the layers in order, as in: embedding, block*12, norm, head; by default from the layers' own settings"},
+     "the layers in order, as in: embedding, block*12, norm, head; by default from the layers' own "
+     "settings"},
     {"model.preset", SETTING_STR, F(preset), NULL, NULL, "", 0,
-     "a file, or NAME for NAME.ini of the installed models; its settings come before those of this file"},
+     "a file, or NAME for NAME.ini of the installed models; its settings come before those of this "
+     "file"},
     {"model.freeze", SETTING_STR, F(freeze), NULL, NULL, "", ID,
      "patterns of parameter names that are not trained, with commas between"},
     /* [parallel] */
-    {"parallel.data", SETTING_INT, F(data), "0", "0..1000000", "ranks", 0, "data ranks; 0 or auto: what the others leave"},
+    {"parallel.data", SETTING_INT, F(data), "0", "0..1000000", "ranks", 0,
+     "data ranks; 0 or auto: what the others leave"},
     {"parallel.tensor", SETTING_INT, F(tensor), "0", "0..1", "ranks", 0,
      "ranks that share a layer; this version has none: 0, 1 or auto"},
     {"parallel.pipeline", SETTING_INT, F(pipeline), "0", "0..1", "ranks", 0,
@@ -71,38 +91,53 @@ const struct setting job_table[] = {
     {"parallel.sequence", SETTING_INT, F(sequence), "0", "0..1", "ranks", 0,
      "ranks that share a sample; this version has none: 0, 1 or auto"},
     /* [data] */
-    {"data.train", SETTING_STR, F(train), NULL, NULL, "", 0, "training files: paths or patterns, with commas between"},
+    {"data.train", SETTING_STR, F(train), NULL, NULL, "", 0,
+     "training files: paths or patterns, with commas between"},
     {"data.valid", SETTING_STR, F(valid), NULL, NULL, "", 0,
      "validation files; by default the end of the training files (data.valid_split)"},
     {"data.kind", SETTING_ENUM, F(data_kind), "auto", "auto|text|bin", "", ID,
      "text: every byte is a token; bin: shards of token numbers; auto: by the first bytes"},
     {"data.valid_split", SETTING_F64, F(valid_split), "0.05", "0..1)", "", ID,
      "share of the training files, at their end, that validates when data.valid is not given"},
-    {"data.seq_len", SETTING_INT, F(seq_len), "1024", "1..1048576", "tokens", ID, "tokens per sample"},
-    {"data.doc_mask", SETTING_BOOL, F(doc_mask), "false", NULL, "", ID, "attention stops at the bounds of documents"},
+    {"data.seq_len", SETTING_INT, F(seq_len), "1024", "1..1048576", "tokens", ID,
+     "tokens per sample"},
+    {"data.doc_mask", SETTING_BOOL, F(doc_mask), "false", NULL, "", ID,
+     "attention stops at the bounds of documents"},
     {"data.doc_token", SETTING_INT, F(doc_token), "-1", "-1..2147483647", "", ID,
      "the token that begins a document; -1: none"},
     /* [run] */
-    {"run.steps", SETTING_INT, F(max_steps), "0", "0..", "steps", 0, "end after so many steps; 0: no such limit"},
-    {"run.samples", SETTING_SIZE, F(max_samples), "0", "0..", "samples", 0, "end after so many samples; 0: no such limit"},
-    {"run.tokens", SETTING_SIZE, F(max_tokens), "0", "0..", "tokens", 0, "end after so many tokens; 0: no such limit"},
-    {"run.time", SETTING_MS, F(max_time_ms), "0", "0..", "", 0, "end after so long; 0: no such limit"},
-    {"run.seed", SETTING_INT, F(seed), "1234", "0..", "", ID, "of first weights, sample order and dropout"},
+    {"run.steps", SETTING_INT, F(max_steps), "0", "0..", "steps", 0,
+     "end after so many steps; 0: no such limit"},
+    {"run.samples", SETTING_SIZE, F(max_samples), "0", "0..", "samples", 0,
+     "end after so many samples; 0: no such limit"},
+    {"run.tokens", SETTING_SIZE, F(max_tokens), "0", "0..", "tokens", 0,
+     "end after so many tokens; 0: no such limit"},
+    {"run.time", SETTING_MS, F(max_time_ms), "0", "0..", "", 0,
+     "end after so long; 0: no such limit"},
+    {"run.seed", SETTING_INT, F(seed), "1234", "0..", "", ID,
+     "of first weights, sample order and dropout"},
     {"run.deterministic", SETTING_BOOL, F(deterministic), "false", NULL, "", 0,
      "the same bits on every mesh where that can be had, at some cost of speed"},
-    {"run.eval_every", SETTING_INT, F(eval_every), "0", "0..", "steps", 0, "validate every so many steps; 0: at the end only"},
+    {"run.eval_every", SETTING_INT, F(eval_every), "0", "0..", "steps", 0,
+     "validate every so many steps; 0: at the end only"},
     {"run.eval_samples", SETTING_INT, F(eval_samples), "0", "0..", "samples", 0,
      "validation samples, always the same; 0: all"},
-    {"run.save_every", SETTING_INT, F(save_every), "0", "0..", "steps", 0, "checkpoint every so many steps; 0: at the end only"},
-    {"run.keep", SETTING_INT, F(keep), "3", "0..", "checkpoints", 0, "newest checkpoints that are kept; 0: all"},
+    {"run.save_every", SETTING_INT, F(save_every), "0", "0..", "steps", 0,
+     "checkpoint every so many steps; 0: at the end only"},
+    {"run.keep", SETTING_INT, F(keep), "3", "0..", "checkpoints", 0,
+     "newest checkpoints that are kept; 0: all"},
     {"run.on_nan", SETTING_ENUM, F(on_nan), "stop", "stop|skip", "", ID,
      "a gradient that is not a number: end the run, or skip the step"},
-    {"run.dir", SETTING_STR, F(run_dir), NULL, NULL, "", 0, "run folder; by default ds-runs/NAME-TIME"},
-    {"run.name", SETTING_STR, F(name), NULL, NULL, "", 0, "name of the run; by default the job file's"},
-    {"run.init_from", SETTING_STR, F(init_from), NULL, NULL, "", 0, "checkpoint whose weights begin a new run"},
+    {"run.dir", SETTING_STR, F(run_dir), NULL, NULL, "", 0,
+     "run folder; by default ds-runs/NAME-TIME"},
+    {"run.name", SETTING_STR, F(name), NULL, NULL, "", 0,
+     "name of the run; by default the job file's"},
+    {"run.init_from", SETTING_STR, F(init_from), NULL, NULL, "", 0,
+     "checkpoint whose weights begin a new run"},
     {"run.resume", SETTING_STR, F(resume), NULL, NULL, "", 0,
      "checkpoint or run folder to go on from; auto: the newest of the run folder"},
-    {"run.program", SETTING_STR, F(program), NULL, NULL, "", 0, "the rank's program; by default ds-rank"},
+    {"run.program", SETTING_STR, F(program), NULL, NULL, "", 0,
+     "the rank's program; by default ds-rank"},
     {"run.threads", SETTING_INT, F(threads), "0", "0..4096", "threads", 0,
      "compute threads per rank; 0: the cores shared out among the ranks of the machine"},
     {"run.comm_timeout", SETTING_MS, F(comm_timeout_ms), "10m", "1000..", "", 0,
@@ -113,13 +148,18 @@ const struct setting job_table[] = {
     {"launch.exclude", SETTING_STR, F(exclude), NULL, NULL, "", 0, "without these hosts and slots"},
     {"launch.launcher", SETTING_STR, F(launcher), NULL, NULL, "", 0,
      "how nodes are reached: local, exec, ssh; by default ssh unless all hosts are this one"},
-    {"launch.master_addr", SETTING_STR, F(master_addr), NULL, NULL, "", 0, "MASTER_ADDR; by default the first node's"},
-    {"launch.interface", SETTING_STR, F(interface), NULL, NULL, "", 0, "network between the ranks: interface or CIDR"},
-    {"launch.num_nodes", SETTING_INT, F(num_nodes), "0", "0..1000000", "nodes", 0, "first so many hosts; 0: all"},
+    {"launch.master_addr", SETTING_STR, F(master_addr), NULL, NULL, "", 0,
+     "MASTER_ADDR; by default the first node's"},
+    {"launch.interface", SETTING_STR, F(interface), NULL, NULL, "", 0,
+     "network between the ranks: interface or CIDR"},
+    {"launch.num_nodes", SETTING_INT, F(num_nodes), "0", "0..1000000", "nodes", 0,
+     "first so many hosts; 0: all"},
     {"launch.ranks_per_node", SETTING_INT, F(ranks_per_node), "0", "0..4096", "ranks", 0,
      "ranks on every node; 0: its slots"},
-    {"launch.master_port", SETTING_INT, F(master_port), "0", "0..65535", "", 0, "MASTER_PORT; 0: one that is free"},
-    {"launch.grace", SETTING_MS, F(grace_ms), "10s", "0..", "", 0, "from TERM to KILL at the end of a job"},
+    {"launch.master_port", SETTING_INT, F(master_port), "0", "0..65535", "", 0,
+     "MASTER_PORT; 0: one that is free"},
+    {"launch.grace", SETTING_MS, F(grace_ms), "10s", "0..", "", 0,
+     "from TERM to KILL at the end of a job"},
     {"launch.connect_timeout", SETTING_MS, F(connect_timeout_ms), "30s", "100..", "", 0,
      "longest time for a node to answer"},
     {"launch.ping_limit", SETTING_MS, F(ping_limit_ms), "10s", "1000..", "", 0,
@@ -162,7 +202,8 @@ const struct setting job_table[] = {
     REFUSED("pipeline.stages", SETTING_STR, "auto", "use parallel.pipeline"),
     REFUSED("tensor_parallel.autotp_size", SETTING_INT, "0", "use parallel.tensor"),
     REFUSED("tensor_parallel.tp.tp_size", SETTING_INT, "1", "use parallel.tensor"),
-    REFUSED("checkpoint.load_universal", SETTING_BOOL, "false", "any checkpoint is read on any mesh"),
+    REFUSED("checkpoint.load_universal", SETTING_BOOL, "false",
+            "any checkpoint is read on any mesh"),
     SECTION("fp16", SETTING_REFUSED, "use bf16.enabled"),
     SECTION("amp", SETTING_REFUSED, "use bf16.enabled"),
     SECTION("torch_autocast", SETTING_REFUSED, "use bf16.enabled"),
@@ -214,7 +255,8 @@ const struct setting job_table[] = {
     IGNORED("zero_optimization.stage3_prefetch_bucket_size", SETTING_SIZE, "5e7", ""),
     IGNORED("zero_optimization.stage3_param_persistence_threshold", SETTING_SIZE, "1e5", ""),
     IGNORED("zero_optimization.stage3_model_persistence_threshold", SETTING_SIZE, NULL, ""),
-    IGNORED("zero_optimization.stage3_gather_16bit_weights_on_model_save", SETTING_BOOL, "false", ""),
+    IGNORED("zero_optimization.stage3_gather_16bit_weights_on_model_save", SETTING_BOOL, "false",
+            ""),
     ALIAS("zero_optimization.stage3_gather_fp16_weights_on_model_save",
           "zero_optimization.stage3_gather_16bit_weights_on_model_save"),
     IGNORED("zero_optimization.stage3_module_granularity_threshold", SETTING_SIZE, "0", ""),

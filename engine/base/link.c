@@ -1,8 +1,9 @@
 /* A rank's end of the socket to its agent: see link.h.
  *
- * One reader thread takes every packet and hands it to the request with its id; it is the only one that
- * receives. Sending is one sendmsg per packet, so it needs no lock. Invariant: list and dead are touched
- * under lock; a request lives on its caller's stack from before its packet is sent until it is off the list. */
+ * One reader thread takes every packet and hands it to the request with its id; it is the only one
+ * that receives. Sending is one sendmsg per packet, so it needs no lock. Invariant: list and dead
+ * are touched under lock; a request lives on its caller's stack from before its packet is sent
+ * until it is off the list. */
 #include "engine/base/link.h"
 #include "engine/base/build.h"
 #include "engine/base/clock.h"
@@ -74,7 +75,10 @@ static int receive(int fd, struct packet *p)
         struct cmsghdr align;
     } control;
     struct iovec iov = {p->data, LINK_MAX_BYTES};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof control};
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = &control,
+                       .msg_controllen = sizeof control};
     ssize_t n;
 
     p->n = 0;
@@ -104,16 +108,18 @@ static int wait_writable(struct link *l, int64_t deadline_ms, struct err *err)
     int64_t left = deadline_ms - clock_ms();
 
     if (left <= 0)
-        return err_set(err, ERR_RANK_TIMEOUT, "the agent takes no message of rank %d; its node hangs", l->boot.rank);
+        return err_set(err, ERR_RANK_TIMEOUT,
+                       "the agent takes no message of rank %d; its node hangs", l->boot.rank);
     poll(p, 2, left > 1000 ? 1000 : (int)left);
     if (aborted(l))
         return err_set(err, ERR_RANK_ABORT, "rank %d was told to end", l->boot.rank);
     return 0;
 }
 
-/* One packet to the agent. fd: sent with it, -1 none. deadline_ms 0: never waits, a full socket is EAGAIN. */
-static int send_packet(struct link *l, enum link_type type, uint32_t id, const struct buf *body, int fd,
-                       int64_t deadline_ms, struct err *err)
+/* One packet to the agent. fd: sent with it, -1 none. deadline_ms 0: never waits, a full socket is
+ * EAGAIN. */
+static int send_packet(struct link *l, enum link_type type, uint32_t id, const struct buf *body,
+                       int fd, int64_t deadline_ms, struct err *err)
 {
     union {
         char bytes[CMSG_SPACE(sizeof(int))];
@@ -126,8 +132,9 @@ static int send_packet(struct link *l, enum link_type type, uint32_t id, const s
     int rc = 0;
 
     if (body->len + 5 > LINK_MAX_BYTES)
-        return err_set(err, ERR_JOB_INTERNAL, "a message of %zu bytes to the agent is beyond the limit of %d",
-                       body->len, LINK_MAX_BYTES);
+        return err_set(err, ERR_JOB_INTERNAL,
+                       "a message of %zu bytes to the agent is beyond the limit of %d", body->len,
+                       LINK_MAX_BYTES);
     put_u8(&head, (uint8_t)type);
     put_u32(&head, id);
     iov[0] = (struct iovec){head.data, head.len};
@@ -236,8 +243,8 @@ static void forget(struct link *l, struct request *q)
 }
 
 /* Waits until q is answered; q is off the list afterwards. what: for the error. */
-static int wait_answer(struct link *l, struct request *q, enum link_type want, int64_t deadline_ms, const char *what,
-                       const char *key, struct err *err)
+static int wait_answer(struct link *l, struct request *q, enum link_type want, int64_t deadline_ms,
+                       const char *what, const char *key, struct err *err)
 {
     struct timespec until = {deadline_ms / 1000, deadline_ms % 1000 * 1000000};
     int late = 0, done;
@@ -259,20 +266,22 @@ static int wait_answer(struct link *l, struct request *q, enum link_type want, i
         return -1;
     }
     if (done)
-        return err_set(err, ERR_JOB_INTERNAL, "%s \"%s\" got an answer of type %d", what, key, q->type);
+        return err_set(err, ERR_JOB_INTERNAL, "%s \"%s\" got an answer of type %d", what, key,
+                       q->type);
     if (aborted(l))
-        return err_set(err, ERR_RANK_ABORT, "rank %d was told to end while it waited for %s \"%s\"", l->boot.rank,
-                       what, key);
+        return err_set(err, ERR_RANK_ABORT, "rank %d was told to end while it waited for %s \"%s\"",
+                       l->boot.rank, what, key);
     if (late)
-        return err_set(err, ERR_RANK_TIMEOUT, "rank %d waited too long for %s \"%s\": another rank has not got there",
+        return err_set(err, ERR_RANK_TIMEOUT,
+                       "rank %d waited too long for %s \"%s\": another rank has not got there",
                        l->boot.rank, what, key);
     return err_set(err, ERR_RANK, "the agent of rank %d is gone", l->boot.rank);
 }
 
-/* Sends a request of one string and waits. The answer is in q, whose body and fd the caller owns also on
- * failure. */
-static int ask(struct link *l, struct request *q, enum link_type type, enum link_type want, const char *key,
-               int64_t deadline_ms, const char *what, struct err *err)
+/* Sends a request of one string and waits. The answer is in q, whose body and fd the caller owns
+ * also on failure. */
+static int ask(struct link *l, struct request *q, enum link_type type, enum link_type want,
+               const char *key, int64_t deadline_ms, const char *what, struct err *err)
 {
     struct buf body = BUF_INIT;
     int rc;
@@ -303,8 +312,8 @@ static int link_put(struct boot *b, const char *key, const void *value, size_t n
     int rc;
 
     if (n > LINK_MAX_BYTES)
-        return err_set(err, ERR_JOB_INTERNAL, "the value of key \"%s\" has %zu bytes, more than %d", key, n,
-                       LINK_MAX_BYTES);
+        return err_set(err, ERR_JOB_INTERNAL, "the value of key \"%s\" has %zu bytes, more than %d",
+                       key, n, LINK_MAX_BYTES);
     put_str(&body, key);
     put_bytes(&body, value, (uint32_t)n);
     rc = send_packet(l, LINK_PUT, 0, &body, -1, clock_ms() + SEND_MS, err);
@@ -312,7 +321,8 @@ static int link_put(struct boot *b, const char *key, const void *value, size_t n
     return rc;
 }
 
-static int link_get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms, struct err *err)
+static int link_get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms,
+                    struct err *err)
 {
     struct request q;
     int rc = ask((struct link *)b, &q, LINK_GET, LINK_VALUE, key, deadline_ms, "key", err);
@@ -359,7 +369,8 @@ static int link_putfd(struct boot *b, const char *key, int fd, struct err *err)
     return rc;
 }
 
-static int link_getfd(struct boot *b, const char *key, int *fd, int64_t deadline_ms, struct err *err)
+static int link_getfd(struct boot *b, const char *key, int *fd, int64_t deadline_ms,
+                      struct err *err)
 {
     struct request q;
     int rc = ask((struct link *)b, &q, LINK_GETFD, LINK_FD, key, deadline_ms, "descriptor", err);
@@ -409,7 +420,8 @@ static int read_welcome(struct link *l, struct packet *p, struct err *err)
     b->node = (int)get_u32(&r);
     b->nodes = (int)get_u32(&r);
     b->epoch = get_u32(&r);
-    if (type != LINK_WELCOME || r.failed || b->world < 1 || b->world > LINK_MAX_BYTES / 4 || p->nfds != 2)
+    if (type != LINK_WELCOME || r.failed || b->world < 1 || b->world > LINK_MAX_BYTES / 4 ||
+        p->nfds != 2)
         return err_set(err, ERR_JOB_INTERNAL, "the agent's welcome is malformed");
     b->node_of = xcalloc((size_t)b->world, sizeof *b->node_of);
     for (int i = 0; i < b->world; i++)
@@ -447,7 +459,8 @@ static int shake_hands(struct link *l, struct err *err)
         int64_t left = deadline - clock_ms();
 
         if (left <= 0)
-            rc = err_set(err, ERR_RANK_TIMEOUT, "the agent did not answer within %d s", WELCOME_MS / 1000);
+            rc = err_set(err, ERR_RANK_TIMEOUT, "the agent did not answer within %d s",
+                         WELCOME_MS / 1000);
         else if (poll(&set, 1, (int)left) > 0 && receive(l->fd, &p) <= 0)
             rc = err_set(err, ERR_RANK, "the agent closed the connection before it began: %s",
                          p.n ? strerror(errno) : "end of stream");
@@ -486,9 +499,12 @@ int link_open(struct link **link, struct boot **boot, struct err *err)
     *link = NULL;
     *boot = NULL;
     if (!env)
-        return err_set(err, ERR_INPUT, "this program is started by ds-launch (DS_AGENT_FD is not set)");
+        return err_set(err, ERR_INPUT,
+                       "this program is started by ds-launch (DS_AGENT_FD is not set)");
     if (parse_i64(env, 0, INT_MAX, &fd) < 0 || fcntl((int)fd, F_SETFD, FD_CLOEXEC) < 0)
-        return err_set(err, ERR_INPUT, "DS_AGENT_FD=%s is not an open descriptor: start this program by ds-launch", env);
+        return err_set(err, ERR_INPUT,
+                       "DS_AGENT_FD=%s is not an open descriptor: start this program by ds-launch",
+                       env);
     l = xcalloc(1, sizeof *l);
     l->fd = (int)fd;
     l->next_id = 1;
@@ -497,8 +513,13 @@ int link_open(struct link **link, struct boot **boot, struct err *err)
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&l->changed, &attr);
     pthread_condattr_destroy(&attr);
-    l->boot = (struct boot){.abort_fd = -1, .put = link_put, .get = link_get, .fence = link_fence,
-                            .putfd = link_putfd, .getfd = link_getfd, .peer_lost = link_peer_lost};
+    l->boot = (struct boot){.abort_fd = -1,
+                            .put = link_put,
+                            .get = link_get,
+                            .fence = link_fence,
+                            .putfd = link_putfd,
+                            .getfd = link_getfd,
+                            .peer_lost = link_peer_lost};
     if (shake_hands(l, err) < 0 || start_reader(l, err) < 0) {
         link_close(l);
         return -1;

@@ -12,6 +12,7 @@ libdsbase_a_SOURCES = engine/base/buf.c engine/base/buf.h \
 	engine/base/rng.c engine/base/rng.h \
 	engine/base/wire.c engine/base/wire.h \
 	engine/base/frag.c engine/base/frag.h engine/base/link.c engine/base/link.h \
+	engine/base/json.c engine/base/json.h \
 	engine/base/boot.h engine/base/job.c engine/base/job.h engine/base/job_table.c \
 	engine/base/settings.c engine/base/settings.h engine/base/settings_apply.c \
 	engine/base/settings_impl.h engine/base/settings_ini.c engine/base/settings_json.c \

@@ -1,5 +1,5 @@
-/* Messages to stderr: see log.h. One write(2) per message, so that lines of many processes on one pipe stay
- * whole (up to PIPE_BUF). */
+/* Messages to stderr: see log.h. One write(2) per message, so that lines of many processes on one
+ * pipe stay whole (up to PIPE_BUF). */
 #include "engine/base/log.h"
 
 #include <errno.h>
@@ -54,8 +54,8 @@ int log_level_parse(const char *name, enum log_level *level)
     static const struct {
         const char *name;
         enum log_level level;
-    } names[] = {{"debug", LOG_DEBUG}, {"info", LOG_INFO},      {"warning", LOG_WARN},
-                 {"warn", LOG_WARN},   {"error", LOG_ERROR},    {"critical", LOG_ERROR}};
+    } names[] = {{"debug", LOG_DEBUG}, {"info", LOG_INFO},   {"warning", LOG_WARN},
+                 {"warn", LOG_WARN},   {"error", LOG_ERROR}, {"critical", LOG_ERROR}};
 
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         if (strcasecmp(name, names[i].name) == 0) {

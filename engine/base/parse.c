@@ -25,7 +25,8 @@ int parse_i64(const char *s, int64_t lo, int64_t hi, int64_t *out)
     for (; is_digit(*p); p++) {
         int digit = *p - '0';
 
-        if (__builtin_mul_overflow(v, 10, &v) || __builtin_add_overflow(v, *s == '-' ? -digit : digit, &v))
+        if (__builtin_mul_overflow(v, 10, &v) ||
+            __builtin_add_overflow(v, *s == '-' ? -digit : digit, &v))
             return -1;
     }
     if (*p || v < lo || v > hi)
@@ -83,8 +84,10 @@ int parse_size(const char *s, int64_t *out)
     static const struct {
         const char *unit;
         int64_t factor;
-    } units[] = {{"", 1},           {"k", 1000},         {"K", 1000},          {"M", 1000000},
-                 {"G", 1000000000}, {"T", 1000000000000}, {"Ki", 1 << 10},     {"Mi", 1 << 20},
+    } units[] = {{"", 1},           {"k", 1000},
+                 {"K", 1000},       {"M", 1000000},
+                 {"G", 1000000000}, {"T", 1000000000000},
+                 {"Ki", 1 << 10},   {"Mi", 1 << 20},
                  {"Gi", 1 << 30},   {"Ti", (int64_t)1 << 40}};
     char number[64];
     const char *unit = split_number(s, "0123456789.eE+", number);
@@ -136,7 +139,8 @@ static int lower(char c)
     return c >= 'A' && c <= 'Z' ? c + 32 : c;
 }
 
-/* Insertions, deletions, substitutions and swaps of neighbours between a and b; case does not count. */
+/* Insertions, deletions, substitutions and swaps of neighbours between a and b; case does not
+ * count. */
 static int edit_distance(const char *a, const char *b)
 {
     int la = (int)strlen(a), lb = (int)strlen(b);
@@ -155,8 +159,8 @@ static int edit_distance(const char *a, const char *b)
                 d = last[j] + 1;
             if (now[j - 1] + 1 < d)
                 d = now[j - 1] + 1;
-            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1]) &&
-                before[j - 2] + 1 < d)
+            if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) &&
+                lower(a[i - 2]) == lower(b[j - 1]) && before[j - 2] + 1 < d)
                 d = before[j - 2] + 1;
             now[j] = d;
         }

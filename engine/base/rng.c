@@ -1,5 +1,5 @@
-/* Counter-based random numbers: see rng.h. Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel random
- * numbers: as easy as 1, 2, 3" (SC'11). Everything here is a pure function. */
+/* Counter-based random numbers: see rng.h. Philox4x32-10 of Salmon, Moraes, Dror, Shaw, "Parallel
+ * random numbers: as easy as 1, 2, 3" (SC'11). Everything here is a pure function. */
 #include "engine/base/rng.h"
 #include "engine/base/hash.h"
 

@@ -1,4 +1,5 @@
-/* A table bound to a struct: defaults, single values, the hash and the help text. See settings.h. */
+/* A table bound to a struct: defaults, single values, the hash and the help text. See settings.h.
+ */
 #include "engine/base/hash.h"
 #include "engine/base/settings_impl.h"
 
@@ -72,18 +73,20 @@ int settings_given(const struct settings *s, const char *path)
     return i >= 0 && s->given[i];
 }
 
-int settings_store(struct settings *s, int i, const char *path, const char *value, const char *where,
-                   struct errors *errors)
+int settings_store(struct settings *s, int i, const char *path, const char *value,
+                   const char *where, struct errors *errors)
 {
     const struct setting *row = &s->table[i];
     struct buf want = BUF_INIT;
 
-    /* "auto" is what integrations leave for DeepSpeed to fill in: the default, unless it is a word of
-     * the setting's own. */
-    if (strcmp(value, "auto") == 0 && row->type != SETTING_STR && value_parse(row, value, NULL, NULL) < 0)
+    /* "auto" is what integrations leave for DeepSpeed to fill in: the default, unless it is a word
+     * of the setting's own. */
+    if (strcmp(value, "auto") == 0 && row->type != SETTING_STR &&
+        value_parse(row, value, NULL, NULL) < 0)
         return 0;
     if (value_parse(row, value, field_of(s, i), &want) < 0) {
-        errors_add(errors, "%s: %s = %s: expected %s (%s)", where, path, value, buf_str(&want), row->help);
+        errors_add(errors, "%s: %s = %s: expected %s (%s)", where, path, value, buf_str(&want),
+                   row->help);
         buf_clear(&want);
         return -1;
     }
@@ -91,7 +94,8 @@ int settings_store(struct settings *s, int i, const char *path, const char *valu
     return 0;
 }
 
-int settings_set(struct settings *s, const char *path, const char *value, const char *where, struct err *err)
+int settings_set(struct settings *s, const char *path, const char *value, const char *where,
+                 struct err *err)
 {
     struct settings_rows rows = {0};
     int rc;
@@ -136,7 +140,8 @@ void settings_help(const struct setting *table, int n, struct buf *out)
             continue;
         }
         if (row->flags & (SETTING_REFUSED | SETTING_IGNORED)) {
-            buf_addf(out, "    known from DeepSpeed, %s", row->flags & SETTING_REFUSED ? "not supported" : "has no effect here");
+            buf_addf(out, "    known from DeepSpeed, %s",
+                     row->flags & SETTING_REFUSED ? "not supported" : "has no effect here");
             if (row->def && row->flags & SETTING_REFUSED)
                 buf_addf(out, " (only %s)", row->def);
             buf_addf(out, "%s%s\n", *row->help ? ": " : "", row->help);

@@ -1,5 +1,5 @@
-/* Rows of a file against the tables: finds each row's setting, words the errors, warns of what has no
- * effect. All errors of a file come in one go. */
+/* Rows of a file against the tables: finds each row's setting, words the errors, warns of what has
+ * no effect. All errors of a file come in one go. */
 #include "engine/base/parse.h"
 #include "engine/base/settings_impl.h"
 
@@ -61,8 +61,9 @@ static int find_row(const struct apply *a, const char *path, int *t, int *i)
                 const struct setting *row = &s->table[*i];
                 size_t n = strlen(row->path);
 
-                if (row->flags & SETTING_PREFIX ? pass == 1 && strncmp(path, row->path, n) == 0 && path[n] == '.'
-                                                : pass == 0 && strcmp(path, row->path) == 0)
+                if (row->flags & SETTING_PREFIX
+                        ? pass == 1 && strncmp(path, row->path, n) == 0 && path[n] == '.'
+                        : pass == 0 && strcmp(path, row->path) == 0)
                     return 0;
             }
         }
@@ -84,7 +85,8 @@ static const char *last_name(const char *path)
     return dot ? dot + 1 : path;
 }
 
-/* The known path nearest to this one: by the whole path, else by its last name. NULL: none is near. */
+/* The known path nearest to this one: by the whole path, else by its last name. NULL: none is near.
+ */
 static const char *nearest_path(const struct apply *a, const char *path)
 {
     const char **full = NULL, **last = NULL, *found;
@@ -131,7 +133,8 @@ static void unknown(struct apply *a, const struct settings_row *r)
     if (near)
         errors_add(&a->errors, "%s: unknown setting %s; did you mean %s?", r->where, r->path, near);
     else
-        errors_add(&a->errors, "%s: unknown setting %s; ds-launch info --settings lists all", r->where, r->path);
+        errors_add(&a->errors, "%s: unknown setting %s; ds-launch info --settings lists all",
+                   r->where, r->path);
 }
 
 /* Is the section of this PREFIX row switched off in the same file (SECTION.enabled = false)? */
@@ -146,11 +149,13 @@ static int section_is_off(const struct apply *a, const struct setting *row)
 }
 
 /* A setting of DeepSpeed that we know and do not have. */
-static void known_only(struct apply *a, const struct setting *row, const struct settings_row *r, uint8_t *said)
+static void known_only(struct apply *a, const struct setting *row, const struct settings_row *r,
+                       uint8_t *said)
 {
     if (row->flags & SETTING_PREFIX && (section_is_off(a, row) || (*said)++))
         return;
-    if (!(row->flags & SETTING_PREFIX) && (value_is_default(row, r->value) || strcmp(r->value, "auto") == 0))
+    if (!(row->flags & SETTING_PREFIX) &&
+        (value_is_default(row, r->value) || strcmp(r->value, "auto") == 0))
         return;
     if (row->flags & SETTING_IGNORED) {
         if (a->warn)
@@ -159,11 +164,12 @@ static void known_only(struct apply *a, const struct setting *row, const struct 
         return;
     }
     if (row->flags & SETTING_PREFIX)
-        errors_add(&a->errors, "%s: %s = %s: section %s of DeepSpeed is not supported%s%s", r->where, r->path,
-                   r->value, row->path, *row->help ? ": " : "", row->help);
+        errors_add(&a->errors, "%s: %s = %s: section %s of DeepSpeed is not supported%s%s",
+                   r->where, r->path, r->value, row->path, *row->help ? ": " : "", row->help);
     else
         errors_add(&a->errors, "%s: %s = %s is not supported%s%s%s%s", r->where, r->path, r->value,
-                   row->def ? ", only " : "", row->def ? row->def : "", *row->help ? ": " : "", row->help);
+                   row->def ? ", only " : "", row->def ? row->def : "", *row->help ? ": " : "",
+                   row->help);
 }
 
 static void apply_row(struct apply *a, const struct settings_row *r)
@@ -196,10 +202,12 @@ static void apply_row(struct apply *a, const struct settings_row *r)
     }
     a->setter[at] = r;
     settings_store(a->tables[t], i, r->path, r->value, r->where, &a->errors);
-    /* Tables of several layers may know the same path (a shared size): every one of them gets it. */
+    /* Tables of several layers may know the same path (a shared size): every one of them gets it.
+     */
     for (t++; t < a->ntables; t++) {
         i = settings_find(a->tables[t]->table, a->tables[t]->n, path);
-        if (i >= 0 && !(a->tables[t]->table[i].flags & (SETTING_REFUSED | SETTING_IGNORED | SETTING_ALIAS)))
+        if (i >= 0 &&
+            !(a->tables[t]->table[i].flags & (SETTING_REFUSED | SETTING_IGNORED | SETTING_ALIAS)))
             settings_store(a->tables[t], i, r->path, r->value, r->where, &a->errors);
     }
 }

@@ -4,7 +4,8 @@
 
 #include "engine/base/settings.h"
 
-/* The errors of a whole file: one line each, the ones beyond the bound of struct err only counted. */
+/* The errors of a whole file: one line each, the ones beyond the bound of struct err only counted.
+ */
 struct errors {
     struct buf text;
     int n, more;
@@ -13,8 +14,9 @@ void errors_add(struct errors *e, const char *fmt, ...) __attribute__((format(pr
 /* 0 when there were none, else -1 and all of them in err. Frees. */
 int errors_done(struct errors *e, struct err *err);
 
-/* Parses value as row says and stores it at field (of the row's type; NULL: only checks). 0, or -1 and what
- * was expected in want ("a whole number in 1..65536"). A SETTING_STR field is freed first. */
+/* Parses value as row says and stores it at field (of the row's type; NULL: only checks). 0, or -1
+ * and what was expected in want ("a whole number in 1..65536"). A SETTING_STR field is freed first.
+ */
 int value_parse(const struct setting *row, const char *value, void *field, struct buf *want);
 /* Canonical text of the field. */
 void value_print(const struct setting *row, const void *field, struct buf *out);
@@ -29,8 +31,8 @@ void number_print(double v, struct buf *out);
 /* Row of this path, -1 when it is not there. */
 int settings_find(const struct setting *table, int n, const char *path);
 /* Stores value in row i of s: one sentence in errors when it does not parse. */
-int settings_store(struct settings *s, int i, const char *path, const char *value, const char *where,
-                   struct errors *errors);
+int settings_store(struct settings *s, int i, const char *path, const char *value,
+                   const char *where, struct errors *errors);
 
 /* Readers of one form each: rows and errors are appended. */
 void ini_read(struct settings_rows *rows, const char *name, const char *text, size_t len,

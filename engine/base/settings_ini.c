@@ -1,9 +1,9 @@
 /* INI text to rows, through inih: the one file that includes ini.h.
  *
- * inih alone would cut long lines and section names without a word, join indented lines to the value before
- * them and ignore what stands behind a section header. So it is fed line by line, and every line passes
- * guard() first; a bad line is reported and inih sees an empty one. Invariant: when the handler runs, line
- * is the number of the line it is called for. */
+ * inih alone would cut long lines and section names without a word, join indented lines to the
+ * value before them and ignore what stands behind a section header. So it is fed line by line, and
+ * every line passes guard() first; a bad line is reported and inih sees an empty one. Invariant:
+ * when the handler runs, line is the number of the line it is called for. */
 #include "engine/base/settings_impl.h"
 
 #include <ini.h>
@@ -54,8 +54,10 @@ static int guard_section(struct ini *i, const char *line)
     section = xstrndup(line + 1, (size_t)(close - line - 1));
     good = path_is_valid(section) && strlen(section) <= SECTION_MAX_BYTES;
     if (!good)
-        errors_add(i->errors, "%s:%d: [%s] is not a section name (letters, digits, _ - . and at most %d of them)",
-                   i->name, i->line, section, SECTION_MAX_BYTES);
+        errors_add(
+            i->errors,
+            "%s:%d: [%s] is not a section name (letters, digits, _ - . and at most %d of them)",
+            i->name, i->line, section, SECTION_MAX_BYTES);
     free(section);
     i->skip = !good;
     return good ? 0 : -1;
@@ -68,7 +70,8 @@ static int guard_key(struct ini *i, const char *line)
     int good;
 
     if (!line[n]) {
-        errors_add(i->errors, "%s:%d: neither a [section] nor key = value: %.60s", i->name, i->line, line);
+        errors_add(i->errors, "%s:%d: neither a [section] nor key = value: %.60s", i->name, i->line,
+                   line);
         return -1;
     }
     while (key && is_blank(line[key - 1]))
@@ -82,8 +85,10 @@ static int guard_key(struct ini *i, const char *line)
         return -1;
     for (const char *p = line + n + 1; *p && *p != ';'; p++) {
         if (*p == '#' && is_blank(p[-1])) {
-            errors_add(i->errors, "%s:%d: a comment behind a value begins with ; (or give it a line of its own)",
-                       i->name, i->line);
+            errors_add(
+                i->errors,
+                "%s:%d: a comment behind a value begins with ; (or give it a line of its own)",
+                i->name, i->line);
             return -1;
         }
     }
@@ -103,20 +108,23 @@ static int guard(struct ini *i, const char *line)
         return 0;
     for (const char *c = line; *c; c++) {
         if (((unsigned char)*c < 0x20 && *c != '\t') || *c == 0x7f) {
-            errors_add(i->errors, "%s:%d: has a control character (%d) in it", i->name, i->line, *c);
+            errors_add(i->errors, "%s:%d: has a control character (%d) in it", i->name, i->line,
+                       *c);
             return -1;
         }
     }
     if (p != line) {
-        errors_add(i->errors, "%s:%d: begins with a blank; continuation lines are not supported, and keys and "
-                              "sections begin in the first column", i->name, i->line);
+        errors_add(i->errors,
+                   "%s:%d: begins with a blank; continuation lines are not supported, and keys and "
+                   "sections begin in the first column",
+                   i->name, i->line);
         return -1;
     }
     return *line == '[' ? guard_section(i, line) : guard_key(i, line);
 }
 
-/* key = value of a line that inih's buffer cannot hold: inih gets the key, the value is kept aside by the
- * same rules (a blank and ; begin a comment, blanks at both ends go). */
+/* key = value of a line that inih's buffer cannot hold: inih gets the key, the value is kept aside
+ * by the same rules (a blank and ; begin a comment, blanks at both ends go). */
 static void keep_value(struct ini *i, const char *value)
 {
     size_t n = 0;
@@ -172,7 +180,8 @@ static char *next_line(char *out, int size, void *stream)
 }
 
 #if INI_HANDLER_LINENO
-static int on_value(void *user, const char *section, const char *name, const char *value, int lineno)
+static int on_value(void *user, const char *section, const char *name, const char *value,
+                    int lineno)
 #else
 static int on_value(void *user, const char *section, const char *name, const char *value)
 #endif
@@ -195,7 +204,8 @@ static int on_value(void *user, const char *section, const char *name, const cha
     return 1;
 }
 
-void ini_read(struct settings_rows *rows, const char *name, const char *text, size_t len, struct errors *errors)
+void ini_read(struct settings_rows *rows, const char *name, const char *text, size_t len,
+              struct errors *errors)
 {
     struct ini i = {.rows = rows, .errors = errors, .name = name, .next = text, .end = text + len};
     int before = errors->n, bad = ini_parse_stream(next_line, &i, on_value, &i);

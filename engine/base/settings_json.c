@@ -1,10 +1,10 @@
-/* JSON text to rows, through jansson: nested objects become paths, arrays lists, null is not given.
+/* JSON text to rows: nested objects become paths, arrays lists, null is not given.
  *
- * jansson does not keep where a key stood. It keeps the order of keys, so a second walk over the text, known
- * to be valid by then, finds the line of each key as the tree is visited. */
+ * The parser does not keep where a key stood. It keeps the order of keys, so a second walk over the
+ * text, known to be valid by then, finds the line of each key as the tree is visited. */
+#include "engine/base/json.h"
 #include "engine/base/settings_impl.h"
 
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -43,59 +43,52 @@ static void next_key(struct json *j)
 }
 
 /* Walks over the keys inside v, which is kept as text. */
-static void pass_keys(struct json *j, const json_t *v)
+static void pass_keys(struct json *j, const struct jv *v)
 {
-    const char *key;
-    json_t *item;
-    size_t i;
+    const struct jv *item;
+    void *at = NULL;
 
-    if (json_is_object(v)) {
-        json_object_foreach((json_t *)v, key, item) {
+    if (jv_type(v) == JV_OBJECT) {
+        while (jv_next(v, &at, &item)) {
             next_key(j);
             pass_keys(j, item);
         }
-    } else if (json_is_array(v)) {
-        json_array_foreach(v, i, item)
-            pass_keys(j, item);
+    } else {
+        for (size_t i = 0; i < jv_count(v); i++)
+            pass_keys(j, jv_item(v, i));
     }
 }
 
-static void add_scalar(const json_t *v, struct buf *out)
+static void add_scalar(const struct jv *v, struct buf *out)
 {
-    if (json_is_string(v)) {
-        buf_adds(out, json_string_value(v));
-    } else if (json_is_integer(v)) {
-        buf_addf(out, "%lld", (long long)json_integer_value(v));
-    } else if (json_is_real(v)) {
-        number_print(json_real_value(v), out);
-    } else if (json_is_boolean(v)) {
-        buf_adds(out, json_is_true(v) ? "true" : "false");
-    } else {
-        char *text = json_dumps(v, JSON_COMPACT | JSON_ENCODE_ANY);
+    char *text;
 
-        buf_adds(out, text ? text : "");
+    if (jv_type(v) == JV_TEXT) {
+        buf_adds(out, jv_text(v));
+    } else if (jv_type(v) == JV_REAL) {
+        number_print(jv_number(v), out);
+    } else {
+        text = jv_print(v);
+        buf_adds(out, text);
         free(text);
     }
 }
 
-static void add_row(struct json *j, const json_t *v, int line)
+static void add_row(struct json *j, const struct jv *v, int line)
 {
     char *where = xasprintf("%s:%d", j->name, line);
     struct buf value = BUF_INIT;
-    const json_t *item;
-    size_t i;
 
-    if (json_is_array(v)) {
-        json_array_foreach(v, i, item) {
-            if (i)
-                buf_adds(&value, ", ");
-            add_scalar(item, &value);
+    if (jv_type(v) == JV_LIST) {
+        for (size_t i = 0; i < jv_count(v); i++) {
+            buf_adds(&value, i ? ", " : "");
+            add_scalar(jv_item(v, i), &value);
         }
         pass_keys(j, v);
     } else {
         add_scalar(v, &value);
     }
-    if (rows_find(j->rows, buf_str(&j->path))) /* "a.b" beside {"a": {"b": ..}} */
+    if (rows_find(j->rows, buf_str(&j->path)))
         errors_add(j->errors, "%s: %s is set twice", where, buf_str(&j->path));
     else
         settings_rows_add(j->rows, buf_str(&j->path), buf_str(&value), where);
@@ -103,12 +96,13 @@ static void add_row(struct json *j, const json_t *v, int line)
     free(where);
 }
 
-static void walk(struct json *j, const json_t *object)
+static void walk(struct json *j, const struct jv *object)
 {
+    const struct jv *v;
     const char *key;
-    json_t *v;
+    void *at = NULL;
 
-    json_object_foreach((json_t *)object, key, v) {
+    while ((key = jv_next(object, &at, &v))) {
         size_t before = j->path.len;
         int line;
 
@@ -120,29 +114,29 @@ static void walk(struct json *j, const json_t *object)
             continue;
         }
         buf_addf(&j->path, "%s%s", before ? "." : "", key);
-        if (json_is_object(v))
+        if (jv_type(v) == JV_OBJECT)
             walk(j, v);
-        else if (!json_is_null(v))
+        else if (jv_type(v) != JV_NULL)
             add_row(j, v, line);
         j->path.len = before;
         j->path.data[before] = 0;
     }
 }
 
-void json_read(struct settings_rows *rows, const char *name, const char *text, size_t len, struct errors *errors)
+void json_read(struct settings_rows *rows, const char *name, const char *text, size_t len,
+               struct errors *errors)
 {
     struct json j = {rows, errors, name, text, text + len, 1, BUF_INIT};
-    json_error_t why;
-    json_t *root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &why);
+    char why[200];
+    int line;
+    struct jv *root = jv_parse(text, len, &line, why);
 
-    if (!root) {
-        errors_add(errors, "%s:%d: not valid JSON: %s", name, why.line > 0 ? why.line : 1, why.text);
-        return;
-    }
-    if (json_is_object(root))
+    if (!root)
+        errors_add(errors, "%s:%d: not valid JSON: %s", name, line, why);
+    else if (jv_type(root) == JV_OBJECT)
         walk(&j, root);
     else
         errors_add(errors, "%s:1: the outermost JSON value must be an object", name);
     buf_clear(&j.path);
-    json_decref(root);
+    jv_free(root);
 }

@@ -10,7 +10,8 @@
 
 #define FILE_MAX_BYTES (1 << 20) /* a job file has a few hundred bytes */
 
-void settings_rows_add(struct settings_rows *rows, const char *path, const char *value, const char *where)
+void settings_rows_add(struct settings_rows *rows, const char *path, const char *value,
+                       const char *where)
 {
     struct settings_row *r = (struct settings_row *)rows_find(rows, path);
 
@@ -81,8 +82,8 @@ int path_is_valid(const char *path)
     int start = 1; /* of a name between dots */
 
     for (const char *p = path; *p; p++) {
-        int plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') || (*p >= '0' && *p <= '9') || *p == '_' ||
-                    *p == '-';
+        int plain = (*p >= 'a' && *p <= 'z') || (*p >= 'A' && *p <= 'Z') ||
+                    (*p >= '0' && *p <= '9') || *p == '_' || *p == '-';
 
         if (!plain && (*p != '.' || start))
             return 0;
@@ -113,10 +114,12 @@ const char *value_not_carried(const char *value)
     return NULL;
 }
 
-int settings_read(struct settings_rows *rows, const char *name, const char *text, size_t len, struct err *err)
+int settings_read(struct settings_rows *rows, const char *name, const char *text, size_t len,
+                  struct err *err)
 {
     struct errors errors = {BUF_INIT, 0, 0};
-    struct settings_rows own = {0}; /* a key twice in one file is an error, over another file's it is not */
+    struct settings_rows own = {
+        0}; /* a key twice in one file is an error, over another file's it is not */
     const char *nul = memchr(text, 0, len);
     size_t blank = 0;
 
@@ -125,7 +128,8 @@ int settings_read(struct settings_rows *rows, const char *name, const char *text
 
         for (const char *p = text; p < nul; p++)
             line += *p == '\n';
-        return err_set(err, ERR_INPUT_FILE, "%s:%d: has a NUL byte: this is not a text file", name, line);
+        return err_set(err, ERR_INPUT_FILE, "%s:%d: has a NUL byte: this is not a text file", name,
+                       line);
     }
     if (len >= 3 && memcmp(text, "\xef\xbb\xbf", 3) == 0) {
         text += 3;
@@ -157,7 +161,8 @@ static int read_whole(int fd, const char *path, struct buf *out, struct err *err
             return err_set(err, ERR_INPUT_FILE, "%s: cannot be read: %m", path);
         out->len += (size_t)n;
         if (out->len > FILE_MAX_BYTES)
-            return err_set(err, ERR_INPUT_FILE, "%s: larger than 1 MiB: this is not a job file", path);
+            return err_set(err, ERR_INPUT_FILE, "%s: larger than 1 MiB: this is not a job file",
+                           path);
     } while (n != 0);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* One value of a setting: text to C field and back. Canonical text parses back to the same field. */
+/* One value of a setting: text to C field and back. Canonical text parses back to the same field.
+ */
 #include "engine/base/parse.h"
 #include "engine/base/settings_impl.h"
 
@@ -8,8 +9,8 @@
 #include <string.h>
 #include <strings.h>
 
-/* "LO..HI", "LO..", "..HI"; "(" or ")" at an end leaves that end out; " xN" behind it: a list has exactly N
- * numbers; NULL: everything. */
+/* "LO..HI", "LO..", "..HI"; "(" or ")" at an end leaves that end out; " xN" behind it: a list has
+ * exactly N numbers; NULL: everything. */
 struct range {
     double lo, hi;
     int lo_open, hi_open;

@@ -1,8 +1,8 @@
 /* Checkpoints: safetensors files of fragments of global tensors, and a manifest (DESIGN 4.6).
  *
- * RUN/ckpt/step-N/rank-R.safetensors, manifest.json last, then RUN/ckpt/latest. Everything is written
- * under a temporary name, synced and renamed. World size and mesh are information: any world reads
- * any checkpoint. FORMAT: engine/ckpt/FORMAT.md.
+ * RUN/ckpt/step-N/rank-R.safetensors, manifest.json last, then RUN/ckpt/latest. Everything is
+ * written under a temporary name, synced and renamed. World size and mesh are information: any
+ * world reads any checkpoint. FORMAT: engine/ckpt/FORMAT.md.
  */
 #ifndef DS_CKPT_H
 #define DS_CKPT_H
@@ -24,13 +24,13 @@ struct ckpt_entry {
 
 struct ckpt_meta {
     int64_t step, update, samples; /* attempts, applied, consumed */
-    int64_t applied;               /* samples of applied updates: what the schedule is a function of */
+    int64_t applied; /* samples of applied updates: what the schedule is a function of */
     double loss_scale;
     int64_t good_steps, hysteresis;
     uint64_t seed, data_hash, config_hash;
     int world, threads;
     char mesh[64], isa[32], build[64];
-    char *config;  /* the job's settings as INI text: enough to rebuild the model; owned */
+    char *config; /* the job's settings as INI text: enough to rebuild the model; owned */
     double loss, valid_loss; /* last known; NaN: none */
 };
 void ckpt_meta_clear(struct ckpt_meta *);
@@ -38,30 +38,35 @@ void ckpt_meta_clear(struct ckpt_meta *);
 /* ---- writing: collective over boot, in the background ---- */
 
 struct ckpt_writer;
-/* dir: RUN/ckpt. keep: newest checkpoints kept (older deleted after a new one is committed), 0 = all.
- * One background thread. */
-int ckpt_writer_create(struct ckpt_writer **, const char *dir, struct boot *, int64_t keep, struct err *);
-/* Copies the entries into an image (waits first for the save before it), returns, writes behind. tensors:
- * every global tensor of the model (first 0, count total), same on all ranks; the manifest's coverage. */
-int ckpt_save(struct ckpt_writer *, const struct ckpt_meta *, const struct ckpt_entry *entries, int n,
-              const struct ckpt_entry *tensors, int ntensors, struct err *);
-/* Result of the last finished save: 1 committed, 0 none finished since the last call, -1 failed (disk full:
- * the older checkpoint is whole; err says so). block: wait for the one under way. step: which. */
+/* dir: RUN/ckpt. keep: newest checkpoints kept (older deleted after a new one is committed), 0 =
+ * all. One background thread. */
+int ckpt_writer_create(struct ckpt_writer **, const char *dir, struct boot *, int64_t keep,
+                       struct err *);
+/* Copies the entries into an image (waits first for the save before it), returns, writes behind.
+ * tensors: every global tensor of the model (first 0, count total), same on all ranks; the
+ * manifest's coverage. */
+int ckpt_save(struct ckpt_writer *, const struct ckpt_meta *, const struct ckpt_entry *entries,
+              int n, const struct ckpt_entry *tensors, int ntensors, struct err *);
+/* Result of the last finished save: 1 committed, 0 none finished since the last call, -1 failed
+ * (disk full: the older checkpoint is whole; err says so). block: wait for the one under way. step:
+ * which. */
 int ckpt_poll(struct ckpt_writer *, int block, int64_t *step, struct err *);
 void ckpt_writer_destroy(struct ckpt_writer *); /* waits for the save under way */
 
 /* ---- reading ---- */
 
 struct ckpt;
-/* path: a step folder, a ckpt folder or a run folder (then `latest`, or the newest whole one when that is
- * broken). Checks manifest, headers, sizes, coverage; not yet the data. */
+/* path: a step folder, a ckpt folder or a run folder (then `latest`, or the newest whole one when
+ * that is broken). Checks manifest, headers, sizes, coverage; not yet the data. */
 int ckpt_open(struct ckpt **, const char *path, struct err *);
 void ckpt_close(struct ckpt *);
 const struct ckpt_meta *ckpt_meta(const struct ckpt *);
 const char *ckpt_path(const struct ckpt *); /* the step folder */
-int ckpt_tensors(const struct ckpt *, const struct ckpt_entry **list); /* whole tensors, data NULL */
-/* Fills every entry from the files that hold it, reading only overlapping ranges. Whole fragments read are
- * verified by hash. Missing ranges and mismatched shapes are errors that name the tensor. */
+int ckpt_tensors(const struct ckpt *,
+                 const struct ckpt_entry **list); /* whole tensors, data NULL */
+/* Fills every entry from the files that hold it, reading only overlapping ranges. Whole fragments
+ * read are verified by hash. Missing ranges and mismatched shapes are errors that name the tensor.
+ */
 int ckpt_read(struct ckpt *, struct ckpt_entry *entries, int n, struct err *);
 
 /* ds-rank ckpt inspect|verify DIR. Returns the exit status. */

@@ -72,7 +72,8 @@ int folder_sync(const char *path, struct err *err)
 int file_replace(const char *path, const void *data, size_t n, struct err *err)
 {
     const char *slash = strrchr(path, '/');
-    char *tmp = xasprintf("%s.tmp", path), *folder = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup(".");
+    char *tmp = xasprintf("%s.tmp", path),
+         *folder = slash ? xstrndup(path, (size_t)(slash - path)) : xstrdup(".");
     int rc = file_write(tmp, data, n, err);
 
     if (rc == 0)
@@ -146,7 +147,8 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err)
     if (n < 0)
         err_set(err, ERR_INPUT_FILE, "%s cannot be read: %m", path);
     else if (out->len > max)
-        n = err_set(err, ERR_INPUT_FILE, "%s is larger than %zu bytes: not what it should be", path, max);
+        n = err_set(err, ERR_INPUT_FILE, "%s is larger than %zu bytes: not what it should be", path,
+                    max);
     close(fd);
     if (out->data)
         out->data[out->len] = 0;
@@ -155,8 +157,9 @@ int file_read(const char *path, size_t max, struct buf *out, struct err *err)
 
 int step_parse(const char *name, int64_t *step)
 {
-    return strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9' ? -1
-           : parse_i64(name + 5, 0, INT64_MAX, step);
+    return strncmp(name, "step-", 5) != 0 || name[5] < '0' || name[5] > '9'
+               ? -1
+               : parse_i64(name + 5, 0, INT64_MAX, step);
 }
 
 static int by_time(const void *x, const void *y)
@@ -205,7 +208,8 @@ void step_clean(const char *dir)
     while (d && (e = readdir(d))) {
         size_t n = strlen(e->d_name);
 
-        if (n > 10 && strncmp(e->d_name, ".step-", 6) == 0 && strcmp(e->d_name + n - 4, ".tmp") == 0) {
+        if (n > 10 && strncmp(e->d_name, ".step-", 6) == 0 &&
+            strcmp(e->d_name + n - 4, ".tmp") == 0) {
             char *path = xasprintf("%s/%s", dir, e->d_name);
 
             folder_remove(path, NULL);

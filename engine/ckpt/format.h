@@ -1,5 +1,5 @@
-/* The checkpoint format in memory: a file's image out, headers and manifests in. Pure: no I/O, no threads.
- * Inside engine/ckpt only. FORMAT.md has the bytes. */
+/* The checkpoint format in memory: a file's image out, headers and manifests in. Pure: no I/O, no
+ * threads. Inside engine/ckpt only. FORMAT.md has the bytes. */
 #ifndef DS_CKPT_FORMAT_H
 #define DS_CKPT_FORMAT_H
 
@@ -17,17 +17,18 @@
 
 /* A whole file. data is reused from one build to the next. */
 struct image {
-    char *data; /* bytes of it are the file; owned */
+    char *data;                      /* bytes of it are the file; owned */
     size_t bytes, cap, header_bytes; /* header_bytes: length word, text and padding */
     struct image_frag {
         size_t hex, at, bytes; /* where its 16 digits and its data stand */
-    } *frag;
+    } * frag;
     int nfrags, frag_cap;
 };
 
 /* Header with zeros for hashes, and the entries' data. Entries of count 0 are left out. */
-void image_build(struct image *im, const struct ckpt_meta *meta, int rank, const struct ckpt_entry *entries, int n,
-                 const struct ckpt_entry *tensors, int ntensors);
+void image_build(struct image *im, const struct ckpt_meta *meta, int rank,
+                 const struct ckpt_entry *entries, int n, const struct ckpt_entry *tensors,
+                 int ntensors);
 /* Hashes every fragment and writes the digits in. */
 void image_seal(struct image *im);
 void image_clear(struct image *im);
@@ -37,11 +38,11 @@ struct ckpt_file {
     uint64_t bytes, header_bytes, header_hash;
 };
 /* The manifest is its head, then its files: these are known last. */
-void manifest_print_head(const struct ckpt_meta *meta, const struct ckpt_entry *tensors, int ntensors,
-                         struct buf *out);
+void manifest_print_head(const struct ckpt_meta *meta, const struct ckpt_entry *tensors,
+                         int ntensors, struct buf *out);
 void manifest_print_files(const struct ckpt_file *files, int nfiles, struct buf *out);
 
-/* ---- in: parse.c, the one file here that includes jansson.h ---- */
+/* ---- in: parse.c ---- */
 
 /* One tensor of a safetensors header. */
 struct st_entry {
@@ -60,10 +61,10 @@ struct st_header {
     uint64_t data_at; /* where the data part begins in the file */
     int ours;         /* has our metadata */
 };
-/* text: the n bytes behind the length word of a file of file_bytes bytes; name opens the errors. Every number
- * is checked against the file's size. ours: each entry must be a fragment. 0 or -1. */
-int st_header_parse(struct st_header *h, const char *name, const char *text, size_t n, uint64_t file_bytes, int ours,
-                    struct err *err);
+/* text: the n bytes behind the length word of a file of file_bytes bytes; name opens the errors.
+ * Every number is checked against the file's size. ours: each entry must be a fragment. 0 or -1. */
+int st_header_parse(struct st_header *h, const char *name, const char *text, size_t n,
+                    uint64_t file_bytes, int ours, struct err *err);
 void st_header_clear(struct st_header *h);
 
 struct manifest {
@@ -73,7 +74,8 @@ struct manifest {
     struct ckpt_entry *tensor; /* whole tensors; name and kind owned */
     int ntensors;
 };
-int manifest_parse(struct manifest *m, const char *name, const char *text, size_t n, struct err *err);
+int manifest_parse(struct manifest *m, const char *name, const char *text, size_t n,
+                   struct err *err);
 void manifest_clear(struct manifest *m);
 
 /* Product of a shape, -1 when it does not fit (or is more than what can be bytes of fp32). */

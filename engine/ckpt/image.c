@@ -1,5 +1,6 @@
 /* What is written: a file's image and the manifest's text. See format.h and FORMAT.md.
- * Invariant of an image: the data parts of its fragments are dense and in the order of the header. */
+ * Invariant of an image: the data parts of its fragments are dense and in the order of the header.
+ */
 #include "engine/base/hash.h"
 #include "engine/ckpt/format.h"
 
@@ -82,8 +83,8 @@ static void add_meta(struct buf *out, const struct ckpt_meta *m)
     add_text(out, "config", m->config);
 }
 
-/* Metadata of the file, all values strings: what it belongs to and the list of all tensors, so that the files
- * alone are enough to rebuild a lost manifest. */
+/* Metadata of the file, all values strings: what it belongs to and the list of all tensors, so that
+ * the files alone are enough to rebuild a lost manifest. */
 static void add_file_metadata(struct buf *out, const struct ckpt_meta *meta, int rank,
                               const struct ckpt_entry *tensors, int ntensors)
 {
@@ -121,13 +122,15 @@ static size_t add_frag_metadata(struct buf *out, const struct ckpt_entry *e)
     add_key(out, e);
     buf_adds(out, ":\"shape ");
     add_shape(out, e->shape, e->ndim, ",");
-    buf_addf(out, " lo %llu hi %llu xxh3 ", (unsigned long long)e->first, (unsigned long long)(e->first + e->count));
+    buf_addf(out, " lo %llu hi %llu xxh3 ", (unsigned long long)e->first,
+             (unsigned long long)(e->first + e->count));
     hex = out->len;
     buf_adds(out, "0000000000000000\"");
     return hex;
 }
 
-/* "KEY":{"dtype":"F32","shape":[..],"data_offsets":[a,b]}. A whole tensor has its shape, a part is flat. */
+/* "KEY":{"dtype":"F32","shape":[..],"data_offsets":[a,b]}. A whole tensor has its shape, a part is
+ * flat. */
 static void add_frag_tensor(struct buf *out, const struct ckpt_entry *e, uint64_t at)
 {
     uint64_t total = 0, bytes = e->count * sizeof(float);
@@ -140,12 +143,14 @@ static void add_frag_tensor(struct buf *out, const struct ckpt_entry *e, uint64_
         add_shape(out, e->shape, e->ndim, ",");
     else
         add_shape(out, &e->count, 1, ",");
-    buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at, (unsigned long long)(at + bytes));
+    buf_addf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+             (unsigned long long)(at + bytes));
 }
 
 /* The header's text behind its length word, padded; sizes and digit places go into im. */
 static void build_header(struct image *im, struct buf *out, const struct ckpt_meta *meta, int rank,
-                         const struct ckpt_entry *entries, int n, const struct ckpt_entry *tensors, int ntensors)
+                         const struct ckpt_entry *entries, int n, const struct ckpt_entry *tensors,
+                         int ntensors)
 {
     uint64_t at = 0;
 
@@ -174,8 +179,9 @@ static void build_header(struct image *im, struct buf *out, const struct ckpt_me
     im->bytes = out->len + at;
 }
 
-void image_build(struct image *im, const struct ckpt_meta *meta, int rank, const struct ckpt_entry *entries, int n,
-                 const struct ckpt_entry *tensors, int ntensors)
+void image_build(struct image *im, const struct ckpt_meta *meta, int rank,
+                 const struct ckpt_entry *entries, int n, const struct ckpt_entry *tensors,
+                 int ntensors)
 {
     struct buf header = BUF_INIT;
     size_t at;
@@ -220,8 +226,8 @@ void image_clear(struct image *im)
     *im = (struct image){0};
 }
 
-void manifest_print_head(const struct ckpt_meta *meta, const struct ckpt_entry *tensors, int ntensors,
-                         struct buf *out)
+void manifest_print_head(const struct ckpt_meta *meta, const struct ckpt_entry *tensors,
+                         int ntensors, struct buf *out)
 {
     buf_adds(out, "{\"format\":\"ds-launch checkpoint\",\"version\":1,\n");
     add_meta(out, meta);

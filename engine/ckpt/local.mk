@@ -1,5 +1,4 @@
 # engine/ckpt
-libdsengine_a_CFLAGS += $(JANSSON_CFLAGS)
 libdsengine_a_SOURCES += engine/ckpt/ckpt.h engine/ckpt/files.c engine/ckpt/files.h \
 	engine/ckpt/format.h engine/ckpt/image.c engine/ckpt/main.c engine/ckpt/parse.c \
 	engine/ckpt/reader.c engine/ckpt/reader.h engine/ckpt/writer.c

@@ -1,4 +1,5 @@
-/* ds-rank ckpt inspect|verify: what a checkpoint holds, and whether it is whole. A program: prints. */
+/* ds-rank ckpt inspect|verify: what a checkpoint holds, and whether it is whole. A program: prints.
+ */
 #include "engine/base/log.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/reader.h"
@@ -22,15 +23,17 @@ static void print_shape(const uint64_t *shape, int ndim)
 
 static void print_meta(const struct ckpt_meta *m)
 {
-    printf("step        %" PRId64 " (%" PRId64 " updates, %" PRId64 " samples)\n", m->step, m->update, m->samples);
+    printf("step        %" PRId64 " (%" PRId64 " updates, %" PRId64 " samples)\n", m->step,
+           m->update, m->samples);
     if (!isnan(m->loss))
         printf("loss        %.4f\n", m->loss);
     if (!isnan(m->valid_loss))
         printf("validation  %.4f\n", m->valid_loss);
     printf("seed        %" PRIu64 "\n", m->seed);
-    printf("written by  %d ranks x %d threads, mesh %s, %s, build %s\n", m->world, m->threads, m->mesh, m->isa,
-           m->build);
-    printf("hashes      settings %016" PRIx64 ", data %016" PRIx64 "\n", m->config_hash, m->data_hash);
+    printf("written by  %d ranks x %d threads, mesh %s, %s, build %s\n", m->world, m->threads,
+           m->mesh, m->isa, m->build);
+    printf("hashes      settings %016" PRIx64 ", data %016" PRIx64 "\n", m->config_hash,
+           m->data_hash);
 }
 
 static int print_plain(const char *path, int verify)
@@ -48,8 +51,9 @@ static int print_plain(const char *path, int verify)
         printf(" %12" PRIu64 " bytes\n", h.entry[i].bytes);
     }
     if (verify)
-        printf("%s: %d tensors, header and sizes agree; a single file has no hashes to check but its own\n", path,
-               h.n);
+        printf("%s: %d tensors, header and sizes agree; a single file has no hashes to check but "
+               "its own\n",
+               path, h.n);
     st_header_clear(&h);
     return 0;
 }
@@ -63,8 +67,8 @@ static void inspect(const struct ckpt *c)
     printf("checkpoint  %s\n", ckpt_path(c));
     print_meta(ckpt_meta(c));
     for (int i = 0; i < c->m.nfiles; i++)
-        printf("file        %s %" PRIu64 " bytes, %d fragments\n", c->m.file[i].name, c->m.file[i].bytes,
-               c->header[i].n);
+        printf("file        %s %" PRIu64 " bytes, %d fragments\n", c->m.file[i].name,
+               c->m.file[i].bytes, c->header[i].n);
     for (int i = 0; i < n; i++) {
         printf("%-40s %-4s", t[i].name, t[i].kind);
         print_shape(t[i].shape, t[i].ndim);
@@ -83,7 +87,8 @@ int ckpt_main(int argc, char **argv)
     int rc, verify;
 
     if (argc != 3 || (strcmp(argv[1], "inspect") != 0 && strcmp(argv[1], "verify") != 0)) {
-        log_error("usage: ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a .safetensors file)");
+        log_error("usage: ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a "
+                  ".safetensors file)");
         return 2;
     }
     verify = strcmp(argv[1], "verify") == 0;
@@ -93,8 +98,8 @@ int ckpt_main(int argc, char **argv)
     if (rc == 0 && verify) {
         rc = ckpt_verify(c, &bytes, &err);
         if (rc == 0)
-            printf("%s: whole: %d files, %d fragments, %d tensors, %" PRIu64 " bytes\n", ckpt_path(c), c->m.nfiles,
-                   c->nhave, c->m.ntensors, bytes);
+            printf("%s: whole: %d files, %d fragments, %d tensors, %" PRIu64 " bytes\n",
+                   ckpt_path(c), c->m.nfiles, c->nhave, c->m.ntensors, bytes);
     } else if (rc == 0) {
         inspect(c);
     }

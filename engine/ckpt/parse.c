@@ -1,27 +1,27 @@
-/* Headers and manifests from bytes that nobody vouches for: see format.h. The one file here that includes
- * jansson.h. Invariant: nothing is taken over that was not checked against its bounds. */
+/* Headers and manifests from bytes that nobody vouches for: see format.h. Invariant: nothing is
+ * taken over that was not checked against its bounds. */
 #include "engine/base/hash.h"
+#include "engine/base/json.h"
 #include "engine/base/parse.h"
 #include "engine/ckpt/format.h"
 
 #include <inttypes.h>
-#include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static int bad(struct err *err, const char *name, const char *what, const char *key)
 {
-    return err_set(err, ERR_INPUT_FILE, "%s: %s%s%s; the file is damaged or of another kind", name, what,
-                   key ? " at " : "", key ? key : "");
+    return err_set(err, ERR_INPUT_FILE, "%s: %s%s%s; the file is damaged or of another kind", name,
+                   what, key ? " at " : "", key ? key : "");
 }
 
 /* Takes a JSON integer >= 0. */
-static int take_u64(const json_t *v, uint64_t *out)
+static int take_u64(const struct jv *v, uint64_t *out)
 {
-    if (!json_is_integer(v) || json_integer_value(v) < 0)
+    if (jv_type(v) != JV_INT || jv_int(v) < 0)
         return -1;
-    *out = (uint64_t)json_integer_value(v);
+    *out = (uint64_t)jv_int(v);
     return 0;
 }
 
@@ -50,16 +50,13 @@ static int parse_hex(const char *s, uint64_t *out)
 
 /* ---- safetensors header ---- */
 
-static int take_shape(const json_t *v, uint64_t *shape, int max, int *ndim)
+static int take_shape(const struct jv *v, uint64_t *shape, int max, int *ndim)
 {
-    size_t i;
-    json_t *item;
-
-    if (!json_is_array(v) || json_array_size(v) > (size_t)max)
+    if (jv_type(v) != JV_LIST || jv_count(v) > (size_t)max)
         return -1;
-    *ndim = (int)json_array_size(v);
-    json_array_foreach((json_t *)v, i, item)
-        if (take_u64(item, &shape[i]) < 0)
+    *ndim = (int)jv_count(v);
+    for (int i = 0; i < *ndim; i++)
+        if (take_u64(jv_item(v, (size_t)i), &shape[i]) < 0)
             return -1;
     return 0;
 }
@@ -69,9 +66,9 @@ static uint64_t dtype_bytes(const char *dtype)
     static const struct {
         const char *name;
         uint64_t bytes;
-    } types[] = {{"BOOL", 1}, {"U8", 1},   {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1}, {"I16", 2}, {"U16", 2},
-                 {"F16", 2},  {"BF16", 2}, {"I32", 4}, {"U32", 4},     {"F32", 4},     {"F64", 8}, {"I64", 8},
-                 {"U64", 8}};
+    } types[] = {{"BOOL", 1}, {"U8", 1},  {"I8", 1},  {"F8_E5M2", 1}, {"F8_E4M3", 1},
+                 {"I16", 2},  {"U16", 2}, {"F16", 2}, {"BF16", 2},    {"I32", 4},
+                 {"U32", 4},  {"F32", 4}, {"F64", 8}, {"I64", 8},     {"U64", 8}};
 
     for (size_t i = 0; i < sizeof types / sizeof *types; i++)
         if (strcmp(types[i].name, dtype) == 0)
@@ -79,18 +76,19 @@ static uint64_t dtype_bytes(const char *dtype)
     return 0;
 }
 
-/* One "KEY":{"dtype":..,"shape":[..],"data_offsets":[a,b]}; data_bytes: size of the file's data part. */
-static int take_entry(struct st_entry *e, const char *name, const char *key, const json_t *v, uint64_t data_bytes,
-                      struct err *err)
+/* One "KEY":{"dtype":..,"shape":[..],"data_offsets":[a,b]}; data_bytes: size of the file's data
+ * part. */
+static int take_entry(struct st_entry *e, const char *name, const char *key, const struct jv *v,
+                      uint64_t data_bytes, struct err *err)
 {
-    const char *dtype = json_string_value(json_object_get(v, "dtype"));
-    const json_t *offsets = json_object_get(v, "data_offsets");
+    const char *dtype = jv_text(jv_member(v, "dtype"));
+    const struct jv *offsets = jv_member(v, "data_offsets");
     uint64_t end, total;
 
     e->key = xstrdup(key);
-    if (!dtype || json_array_size(offsets) != 2 || take_u64(json_array_get(offsets, 0), &e->at) < 0 ||
-        take_u64(json_array_get(offsets, 1), &end) < 0 ||
-        take_shape(json_object_get(v, "shape"), e->shape, 8, &e->ndim) < 0)
+    if (!dtype || jv_count(offsets) != 2 || take_u64(jv_item(offsets, 0), &e->at) < 0 ||
+        take_u64(jv_item(offsets, 1), &end) < 0 ||
+        take_shape(jv_member(v, "shape"), e->shape, 8, &e->ndim) < 0)
         return bad(err, name, "the header has a malformed entry", key);
     e->dtype = xstrdup(dtype);
     if (!dtype_bytes(dtype))
@@ -98,9 +96,11 @@ static int take_entry(struct st_entry *e, const char *name, const char *key, con
     if (e->at > end || end > data_bytes)
         return err_set(err, ERR_INPUT_FILE,
                        "%s: %s claims bytes %" PRIu64 " to %" PRIu64 " of a data part of %" PRIu64
-                       "; the file is damaged or cut short", name, key, e->at, end, data_bytes);
+                       "; the file is damaged or cut short",
+                       name, key, e->at, end, data_bytes);
     e->bytes = end - e->at;
-    if (shape_total(e->shape, e->ndim, &total) < 0 || total > e->bytes || total * dtype_bytes(dtype) != e->bytes)
+    if (shape_total(e->shape, e->ndim, &total) < 0 || total > e->bytes ||
+        total * dtype_bytes(dtype) != e->bytes)
         return bad(err, name, "the shape does not fit the number of bytes", key);
     return 0;
 }
@@ -146,12 +146,14 @@ static int take_frag(struct st_entry *e, const char *name, const char *text, str
 
     while (first && first > e->key && *--first != '|')
         ;
-    if (!second || first == e->key || *first != '|' || parse_u64(second + 1, strlen(second + 1), &lo) < 0)
+    if (!second || first == e->key || *first != '|' ||
+        parse_u64(second + 1, strlen(second + 1), &lo) < 0)
         return bad(err, name, "an entry is not named TENSOR|KIND|FIRST", e->key);
     if (take_frag_text(e, text) < 0)
         return bad(err, name, "the fragment's metadata is malformed", e->key);
     if (e->first != lo || shape_total(e->gshape, e->gdim, &e->total) < 0 || e->count > e->total ||
-        e->first > e->total - e->count || e->count * sizeof(float) != e->bytes || strcmp(e->dtype, "F32") != 0)
+        e->first > e->total - e->count || e->count * sizeof(float) != e->bytes ||
+        strcmp(e->dtype, "F32") != 0)
         return bad(err, name, "the fragment's range does not fit its tensor or its data", e->key);
     if (!e->hash)
         return bad(err, name, "the fragment has no hash: it was never finished", e->key);
@@ -182,50 +184,56 @@ static int check_places(struct st_header *h, const char *name, uint64_t data_byt
         at += h->entry[i].bytes;
     }
     if (at != data_bytes)
-        return err_set(err, ERR_INPUT_FILE, "%s: holds %" PRIu64 " bytes of data where its header has %" PRIu64
-                                            "; the file is damaged or cut short", name, data_bytes, at);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s: holds %" PRIu64 " bytes of data where its header has %" PRIu64
+                       "; the file is damaged or cut short",
+                       name, data_bytes, at);
     return 0;
 }
 
-static int take_header(struct st_header *h, const char *name, const json_t *root, uint64_t data_bytes, int ours,
-                       struct err *err)
+static int take_header(struct st_header *h, const char *name, const struct jv *root,
+                       uint64_t data_bytes, int ours, struct err *err)
 {
-    const json_t *metadata = json_object_get(root, "__metadata__");
-    const char *format = json_string_value(json_object_get(metadata, "format")), *key;
-    json_t *v;
+    const struct jv *metadata = jv_member(root, "__metadata__");
+    const char *format = jv_text(jv_member(metadata, "format")), *key;
+    const struct jv *v;
+    void *at = NULL;
 
     h->ours = format && strcmp(format, "ds-launch fragments 1") == 0;
     if (ours && !h->ours)
         return err_set(err, ERR_INPUT_FILE, "%s: is not a checkpoint file of ds-launch", name);
-    h->entry = xcalloc(json_object_size(root) + 1, sizeof *h->entry);
-    json_object_foreach((json_t *)root, key, v) {
+    h->entry = xcalloc(jv_count(root) + 1, sizeof *h->entry);
+    while ((key = jv_next(root, &at, &v))) {
         if (strcmp(key, "__metadata__") == 0)
             continue;
         if (take_entry(&h->entry[h->n++], name, key, v, data_bytes, err) < 0)
             return -1;
-        if (h->ours && take_frag(&h->entry[h->n - 1], name, json_string_value(json_object_get(metadata, key)), err) < 0)
+        if (h->ours &&
+            take_frag(&h->entry[h->n - 1], name, jv_text(jv_member(metadata, key)), err) < 0)
             return -1;
     }
     return check_places(h, name, data_bytes, err);
 }
 
-int st_header_parse(struct st_header *h, const char *name, const char *text, size_t n, uint64_t file_bytes, int ours,
-                    struct err *err)
+int st_header_parse(struct st_header *h, const char *name, const char *text, size_t n,
+                    uint64_t file_bytes, int ours, struct err *err)
 {
-    json_error_t why;
-    json_t *root;
-    int rc;
+    struct jv *root;
+    char why[200];
+    int rc, line;
 
     *h = (struct st_header){.data_at = 8 + (uint64_t)n};
     if (n > CKPT_HEADER_MAX || file_bytes < h->data_at)
         return bad(err, name, "the header is longer than the file", NULL);
-    root = json_loadb(text, n, JSON_REJECT_DUPLICATES, &why);
+    root = jv_parse(text, n, &line, why);
     if (!root)
-        return err_set(err, ERR_INPUT_FILE, "%s: the header is not valid JSON (%.100s); the file is damaged or of "
-                                            "another kind", name, why.text);
-    rc = json_is_object(root) ? take_header(h, name, root, file_bytes - h->data_at, ours, err)
-                              : bad(err, name, "the header is no JSON object", NULL);
-    json_decref(root);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s: the header is not valid JSON (%.100s); the file is damaged or of "
+                       "another kind",
+                       name, why);
+    rc = jv_type(root) == JV_OBJECT ? take_header(h, name, root, file_bytes - h->data_at, ours, err)
+                                    : bad(err, name, "the header is no JSON object", NULL);
+    jv_free(root);
     if (rc < 0)
         st_header_clear(h);
     return rc;
@@ -247,7 +255,7 @@ void st_header_clear(struct st_header *h)
 
 struct taker {
     const char *name;
-    const json_t *root;
+    const struct jv *root;
     struct err *err;
     int failed;
 };
@@ -255,42 +263,43 @@ struct taker {
 static void missing(struct taker *t, const char *key)
 {
     if (!t->failed)
-        err_set(t->err, ERR_INPUT_FILE, "%s: %s is missing or wrong; the manifest is damaged", t->name, key);
+        err_set(t->err, ERR_INPUT_FILE, "%s: %s is missing or wrong; the manifest is damaged",
+                t->name, key);
     t->failed = 1;
 }
 
 static int64_t take_int(struct taker *t, const char *key)
 {
-    const json_t *v = json_object_get(t->root, key);
+    const struct jv *v = jv_member(t->root, key);
 
-    if (!json_is_integer(v))
+    if (jv_type(v) != JV_INT)
         missing(t, key);
-    return json_integer_value(v);
+    return jv_int(v);
 }
 
 static double take_number(struct taker *t, const char *key)
 {
-    const json_t *v = json_object_get(t->root, key);
+    const struct jv *v = jv_member(t->root, key);
 
-    if (json_is_null(v))
+    if (jv_type(v) == JV_NULL)
         return NAN;
-    if (!json_is_number(v))
+    if (jv_type(v) != JV_INT && jv_type(v) != JV_REAL)
         missing(t, key);
-    return json_number_value(v);
+    return jv_number(v);
 }
 
 static uint64_t take_hex(struct taker *t, const char *key)
 {
     uint64_t v = 0;
 
-    if (parse_hex(json_string_value(json_object_get(t->root, key)), &v) < 0)
+    if (parse_hex(jv_text(jv_member(t->root, key)), &v) < 0)
         missing(t, key);
     return v;
 }
 
 static const char *take_text(struct taker *t, const char *key)
 {
-    const char *s = json_string_value(json_object_get(t->root, key));
+    const char *s = jv_text(jv_member(t->root, key));
 
     if (!s)
         missing(t, key);
@@ -331,49 +340,47 @@ static void take_meta(struct taker *t, struct ckpt_meta *m)
         missing(t, "a counter");
 }
 
-static void take_file(struct taker *t, const json_t *v, struct ckpt_file *f)
+static void take_file(struct taker *t, const struct jv *v, struct ckpt_file *f)
 {
-    const char *name = json_string_value(json_object_get(v, "name"));
+    const char *name = jv_text(jv_member(v, "name"));
 
     /* A plain name inside the folder, so that no manifest leads elsewhere. */
     if (!name || !*name || *name == '.' || strchr(name, '/'))
         missing(t, "a file's name");
     f->name = xstrdup(name ? name : "");
-    if (take_u64(json_object_get(v, "bytes"), &f->bytes) < 0 ||
-        take_u64(json_object_get(v, "header_bytes"), &f->header_bytes) < 0 ||
-        parse_hex(json_string_value(json_object_get(v, "header_xxh3")), &f->header_hash) < 0 ||
+    if (take_u64(jv_member(v, "bytes"), &f->bytes) < 0 ||
+        take_u64(jv_member(v, "header_bytes"), &f->header_bytes) < 0 ||
+        parse_hex(jv_text(jv_member(v, "header_xxh3")), &f->header_hash) < 0 ||
         f->header_bytes < 8 || f->header_bytes > f->bytes || f->header_bytes > CKPT_HEADER_MAX)
         missing(t, "a file's size or hash");
 }
 
-static void take_tensor(struct taker *t, const json_t *v, struct ckpt_entry *e)
+static void take_tensor(struct taker *t, const struct jv *v, struct ckpt_entry *e)
 {
-    const char *name = json_string_value(json_object_get(v, "name"));
-    const char *kind = json_string_value(json_object_get(v, "kind"));
+    const char *name = jv_text(jv_member(v, "name"));
+    const char *kind = jv_text(jv_member(v, "kind"));
 
     e->name = xstrdup(name ? name : "");
     e->kind = xstrdup(kind ? kind : "");
-    if (!name || !kind || take_shape(json_object_get(v, "shape"), e->shape, 4, &e->ndim) < 0 ||
+    if (!name || !kind || take_shape(jv_member(v, "shape"), e->shape, 4, &e->ndim) < 0 ||
         shape_total(e->shape, e->ndim, &e->count) < 0)
         missing(t, "a tensor");
 }
 
 static void take_lists(struct taker *t, struct manifest *m)
 {
-    const json_t *files = json_object_get(t->root, "files"), *tensors = json_object_get(t->root, "tensors");
-    json_t *v;
-    size_t i;
+    const struct jv *files = jv_member(t->root, "files"), *tensors = jv_member(t->root, "tensors");
 
-    if (!json_is_array(files) || !json_is_array(tensors)) {
+    if (jv_type(files) != JV_LIST || jv_type(tensors) != JV_LIST) {
         missing(t, "the list of files or tensors");
         return;
     }
-    m->file = xcalloc(json_array_size(files) + 1, sizeof *m->file);
-    json_array_foreach((json_t *)files, i, v)
-        take_file(t, v, &m->file[m->nfiles++]);
-    m->tensor = xcalloc(json_array_size(tensors) + 1, sizeof *m->tensor);
-    json_array_foreach((json_t *)tensors, i, v)
-        take_tensor(t, v, &m->tensor[m->ntensors++]);
+    m->file = xcalloc(jv_count(files) + 1, sizeof *m->file);
+    for (size_t i = 0; i < jv_count(files); i++)
+        take_file(t, jv_item(files, i), &m->file[m->nfiles++]);
+    m->tensor = xcalloc(jv_count(tensors) + 1, sizeof *m->tensor);
+    for (size_t i = 0; i < jv_count(tensors); i++)
+        take_tensor(t, jv_item(tensors, i), &m->tensor[m->ntensors++]);
 }
 
 /* Every byte of a manifest counts: its last field is the hash of all before it. */
@@ -383,33 +390,40 @@ static int check_seal(const char *text, size_t n)
     char hex[17];
     const char *p = text + n - tail;
 
-    if (n < tail || memcmp(p, MANIFEST_SEAL, strlen(MANIFEST_SEAL)) != 0 || memcmp(text + n - 3, "\"}\n", 3) != 0)
+    if (n < tail || memcmp(p, MANIFEST_SEAL, strlen(MANIFEST_SEAL)) != 0 ||
+        memcmp(text + n - 3, "\"}\n", 3) != 0)
         return -1;
     hash_hex(hash64(text, n - tail), hex);
     return memcmp(p + strlen(MANIFEST_SEAL), hex, 16) == 0 ? 0 : -1;
 }
 
-int manifest_parse(struct manifest *m, const char *name, const char *text, size_t n, struct err *err)
+int manifest_parse(struct manifest *m, const char *name, const char *text, size_t n,
+                   struct err *err)
 {
-    json_error_t why;
-    struct taker t = {name, json_loadb(text, n, JSON_REJECT_DUPLICATES, &why), err, 0};
-    const char *format = json_string_value(json_object_get(t.root, "format"));
+    char why[200];
+    int line;
+    struct jv *root = jv_parse(text, n, &line, why);
+    struct taker t = {name, root, err, 0};
+    const char *format = jv_text(jv_member(root, "format"));
 
     *m = (struct manifest){0};
-    if (!t.root)
-        return err_set(err, ERR_INPUT_FILE, "%s: is not valid JSON (line %d: %.100s); the manifest is damaged", name,
-                       why.line, why.text);
+    if (!root)
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s: is not valid JSON (line %d: %.100s); the manifest is damaged", name,
+                       line, why);
     if (!format || strcmp(format, "ds-launch checkpoint") != 0 || take_int(&t, "version") != 1) {
         t.failed = 1;
-        err_set(err, ERR_INPUT_FILE, "%s: is not a checkpoint manifest of this version of ds-launch", name);
+        err_set(err, ERR_INPUT_FILE,
+                "%s: is not a checkpoint manifest of this version of ds-launch", name);
     } else if (check_seal(text, n) < 0) {
         t.failed = 1;
-        err_set(err, ERR_INPUT_FILE, "%s: its hash does not fit its text; the manifest is damaged or was edited", name);
+        err_set(err, ERR_INPUT_FILE,
+                "%s: its hash does not fit its text; the manifest is damaged or was edited", name);
     } else {
         take_meta(&t, &m->meta);
         take_lists(&t, m);
     }
-    json_decref((json_t *)t.root);
+    jv_free(root);
     if (!t.failed)
         return 0;
     manifest_clear(m);

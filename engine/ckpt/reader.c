@@ -1,8 +1,9 @@
 /* Reading a checkpoint on any number of ranks: see ckpt.h.
  *
- * ckpt_open reads the manifest and every file's header, and checks that they fit each other and that the
- * fragments cover every tensor. Data is read by ckpt_read, only where it is wanted. Invariant: have[] is
- * sorted; have[i].holder indexes place[]; names in have point into header[]. */
+ * ckpt_open reads the manifest and every file's header, and checks that they fit each other and
+ * that the fragments cover every tensor. Data is read by ckpt_read, only where it is wanted.
+ * Invariant: have[] is sorted; have[i].holder indexes place[]; names in have point into header[].
+ */
 #include "engine/base/hash.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/files.h"
@@ -40,7 +41,8 @@ static int read_at(int fd, void *to, uint64_t n, uint64_t at, const char *path, 
         if (done < 0)
             return err_set(err, ERR_INPUT_FILE, "%s cannot be read: %m", path);
         if (done == 0)
-            return err_set(err, ERR_INPUT_FILE, "%s ends at byte %llu, in the middle of its data; it was cut short",
+            return err_set(err, ERR_INPUT_FILE,
+                           "%s ends at byte %llu, in the middle of its data; it was cut short",
                            path, (unsigned long long)at);
         p += done;
         at += (uint64_t)done;
@@ -59,13 +61,16 @@ static int check_size(int fd, const char *path, uint64_t want, uint64_t *bytes, 
         return err_set(err, ERR_INPUT_FILE, "%s is not a file", path);
     *bytes = (uint64_t)st.st_size;
     if (want && *bytes != want)
-        return err_set(err, ERR_INPUT_FILE, "%s has %llu bytes where the manifest says %llu; it was cut short or "
-                                            "replaced", path, (unsigned long long)*bytes, (unsigned long long)want);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s has %llu bytes where the manifest says %llu; it was cut short or "
+                       "replaced",
+                       path, (unsigned long long)*bytes, (unsigned long long)want);
     return 0;
 }
 
 /* want: what the manifest says of the file; NULL: any safetensors file. */
-static int read_header(int fd, const char *path, const struct ckpt_file *want, struct st_header *h, struct err *err)
+static int read_header(int fd, const char *path, const struct ckpt_file *want, struct st_header *h,
+                       struct err *err)
 {
     uint8_t word[8];
     uint64_t bytes = 0, n = 0;
@@ -75,21 +80,25 @@ static int read_header(int fd, const char *path, const struct ckpt_file *want, s
     if (check_size(fd, path, want ? want->bytes : 0, &bytes, err) < 0)
         return -1;
     if (bytes < 8)
-        return err_set(err, ERR_INPUT_FILE, "%s has only %llu bytes: it is not a safetensors file", path,
-                       (unsigned long long)bytes);
+        return err_set(err, ERR_INPUT_FILE, "%s has only %llu bytes: it is not a safetensors file",
+                       path, (unsigned long long)bytes);
     if (read_at(fd, word, 8, 0, path, err) < 0)
         return -1;
     for (int i = 0; i < 8; i++)
         n |= (uint64_t)word[i] << (8 * i);
     if (n > CKPT_HEADER_MAX || n > bytes - 8 || (want && n + 8 != want->header_bytes))
-        return err_set(err, ERR_INPUT_FILE, "%s: the header's length, %llu, is wrong; the file is damaged or not a "
-                                            "safetensors file", path, (unsigned long long)n);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s: the header's length, %llu, is wrong; the file is damaged or not a "
+                       "safetensors file",
+                       path, (unsigned long long)n);
     text = xmalloc(n + 8);
     memcpy(text, word, 8);
     rc = read_at(fd, text + 8, n, 8, path, err);
     if (rc == 0 && want && hash64(text, n + 8) != want->header_hash)
-        rc = err_set(err, ERR_INPUT_FILE, "%s: the header is not the one the manifest knows; the file is damaged or "
-                                          "belongs to another checkpoint", path);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "%s: the header is not the one the manifest knows; the file is damaged or "
+                     "belongs to another checkpoint",
+                     path);
     if (rc == 0)
         rc = st_header_parse(h, path, text + 8, n, bytes, want != NULL, err);
     free(text);
@@ -153,8 +162,13 @@ static struct frag *whole_tensors(const struct ckpt *c)
     struct frag *f = xcalloc((size_t)c->m.ntensors + 1, sizeof *f);
 
     for (int i = 0; i < c->m.ntensors; i++)
-        f[i] = (struct frag){c->m.tensor[i].name, c->m.tensor[i].kind, c->m.tensor[i].count, 0, c->m.tensor[i].count,
-                             0, i};
+        f[i] = (struct frag){c->m.tensor[i].name,
+                             c->m.tensor[i].kind,
+                             c->m.tensor[i].count,
+                             0,
+                             c->m.tensor[i].count,
+                             0,
+                             i};
     frag_sort(f, c->m.ntensors);
     return f;
 }
@@ -185,11 +199,15 @@ static int list_frags(struct ckpt *c, const struct frag *tensors, struct err *er
         for (int k = 0; k < c->header[i].n; k++) {
             const struct st_entry *e = &c->header[i].entry[k];
             struct frag f = {e->name, e->kind, e->total, e->first, e->count, e->hash, c->nhave};
-            const struct frag *t = bsearch(&f, tensors, (size_t)c->m.ntensors, sizeof f, tensor_order);
+            const struct frag *t =
+                bsearch(&f, tensors, (size_t)c->m.ntensors, sizeof f, tensor_order);
 
-            if (!t || !same_shape(c->m.tensor[t->holder].shape, c->m.tensor[t->holder].ndim, e->gshape, e->gdim))
-                return err_set(err, ERR_INPUT_FILE, "%s/%s: %s is not a tensor of this checkpoint, or has another "
-                                                    "shape there", c->path, c->m.file[i].name, e->key);
+            if (!t || !same_shape(c->m.tensor[t->holder].shape, c->m.tensor[t->holder].ndim,
+                                  e->gshape, e->gdim))
+                return err_set(err, ERR_INPUT_FILE,
+                               "%s/%s: %s is not a tensor of this checkpoint, or has another "
+                               "shape there",
+                               c->path, c->m.file[i].name, e->key);
             c->place[c->nhave] = (struct place){i, c->header[i].data_at + e->at, e->key};
             c->have[c->nhave++] = f;
         }
@@ -277,8 +295,10 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *err)
     if (stat(path, &st) < 0)
         rc = err_set(err, ERR_INPUT_FILE, "checkpoint %s: %m", path);
     else if (!S_ISDIR(st.st_mode))
-        rc = err_set(err, ERR_INPUT_FILE, "checkpoint %s is not a folder; give a step folder, a ckpt folder or a run "
-                                          "folder", path);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "checkpoint %s is not a folder; give a step folder, a ckpt folder or a run "
+                     "folder",
+                     path);
     else if (access(manifest, F_OK) == 0)
         rc = open_step(out, path, err);
     else if (stat(inner, &st) == 0 && S_ISDIR(st.st_mode))
@@ -286,7 +306,8 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *err)
     else if (step_list(path, &list) > 0)
         rc = open_newest(out, path, err);
     else
-        rc = err_set(err, ERR_INPUT_FILE, "%s holds no checkpoint: neither manifest.json nor step folders", path);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "%s holds no checkpoint: neither manifest.json nor step folders", path);
     free(list);
     free(manifest);
     free(inner);
@@ -356,8 +377,8 @@ static int fd_of(struct fds *f, const struct ckpt *c, int file, struct err *err)
 }
 
 /* Elements [off, off + count) of fragment i into data; a whole one is held against its hash. */
-static int read_frag(struct ckpt *c, struct fds *fds, int i, uint64_t off, uint64_t count, float *data,
-                     struct err *err)
+static int read_frag(struct ckpt *c, struct fds *fds, int i, uint64_t off, uint64_t count,
+                     float *data, struct err *err)
 {
     const struct frag *f = &c->have[i];
     const struct place *p = &c->place[f->holder];
@@ -369,7 +390,8 @@ static int read_frag(struct ckpt *c, struct fds *fds, int i, uint64_t off, uint6
     path = file_path(c, p->file);
     rc = read_at(fd, data, count * sizeof(float), p->at + off * sizeof(float), path, err);
     if (rc == 0 && count == f->count && hash64(data, count * sizeof(float)) != f->hash)
-        rc = err_set(err, ERR_INPUT_FILE, "%s: the data of %s is damaged (its hash differs); use another checkpoint",
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "%s: the data of %s is damaged (its hash differs); use another checkpoint",
                      path, p->key);
     free(path);
     return rc;
@@ -392,7 +414,8 @@ static void fds_close(struct fds *f, const struct ckpt *c)
 }
 
 /* The entry's tensor is in the checkpoint with this shape. */
-static int check_entry(const struct ckpt *c, const struct ckpt_entry *e, const struct frag *tensors, struct err *err)
+static int check_entry(const struct ckpt *c, const struct ckpt_entry *e, const struct frag *tensors,
+                       struct err *err)
 {
     struct frag key = {.name = e->name, .kind = e->kind};
     const struct frag *t = bsearch(&key, tensors, (size_t)c->m.ntensors, sizeof key, tensor_order);
@@ -400,7 +423,8 @@ static int check_entry(const struct ckpt *c, const struct ckpt_entry *e, const s
     struct buf text = BUF_INIT;
 
     if (!t)
-        return err_set(err, ERR_INPUT, "checkpoint %s has no tensor %s|%s; it belongs to another model", c->path,
+        return err_set(err, ERR_INPUT,
+                       "checkpoint %s has no tensor %s|%s; it belongs to another model", c->path,
                        e->name, e->kind);
     there = &c->m.tensor[t->holder];
     if (same_shape(there->shape, there->ndim, e->shape, e->ndim))
@@ -410,15 +434,15 @@ static int check_entry(const struct ckpt *c, const struct ckpt_entry *e, const s
     buf_adds(&text, " in the checkpoint and ");
     for (int i = 0; i < e->ndim; i++)
         buf_addf(&text, "%s%llu", i ? "x" : "", (unsigned long long)e->shape[i]);
-    err_set(err, ERR_INPUT, "checkpoint %s: tensor %s|%s is %s here; the models differ", c->path, e->name, e->kind,
-            buf_str(&text));
+    err_set(err, ERR_INPUT, "checkpoint %s: tensor %s|%s is %s here; the models differ", c->path,
+            e->name, e->kind, buf_str(&text));
     buf_clear(&text);
     return -1;
 }
 
 /* entries as sorted ranges, holder = index among the entries. */
-static int list_wanted(const struct ckpt *c, const struct ckpt_entry *entries, int n, struct frag *want,
-                       struct err *err)
+static int list_wanted(const struct ckpt *c, const struct ckpt_entry *entries, int n,
+                       struct frag *want, struct err *err)
 {
     struct frag *tensors = whole_tensors(c);
     int rc = 0;
@@ -428,7 +452,8 @@ static int list_wanted(const struct ckpt *c, const struct ckpt_entry *entries, i
 
         rc = check_entry(c, &entries[i], tensors, err);
         shape_total(entries[i].shape, entries[i].ndim, &total);
-        want[i] = (struct frag){entries[i].name, entries[i].kind, total, entries[i].first, entries[i].count, 0, i};
+        want[i] = (struct frag){
+            entries[i].name, entries[i].kind, total, entries[i].first, entries[i].count, 0, i};
     }
     free(tensors);
     frag_sort(want, rc == 0 ? n : 0);

@@ -14,7 +14,7 @@ struct ckpt {
         int file;
         uint64_t at;     /* of its first byte in the file */
         const char *key; /* in header */
-    } *place;
+    } * place;
 };
 
 /* Reads every fragment and holds it against its hash. *bytes: how many were read. */

@@ -1,14 +1,14 @@
 /* Saving a checkpoint over all ranks, in the background: see ckpt.h.
  *
- * ckpt_save copies into the image and wakes the thread; the thread does everything else, so a step waits for
- * the disk only when the save before it is still under way. All files go into the folder .step-N.tmp; when
- * every rank has its file synced there, rank 0 adds the manifest and renames the folder to step-N. So a step-N
- * folder is whole from its first moment, and nothing of an older one is touched before that. Then `latest`
- * is replaced, and what keep no longer covers is removed. Ranks talk through the boot's key space:
- *   ckpt/N/SEQ/folder   rank 0: the folder is there          (outcome)
- *   ckpt/N/SEQ/rank/R   rank R: file written                 (outcome, size, header size, header hash)
- *   ckpt/N/SEQ/done     rank 0: committed                    (outcome)
- * Invariant: busy is set while the thread works; image, head, step and meta belong to it then. */
+ * ckpt_save copies into the image and wakes the thread; the thread does everything else, so a step
+ * waits for the disk only when the save before it is still under way. All files go into the folder
+ * .step-N.tmp; when every rank has its file synced there, rank 0 adds the manifest and renames the
+ * folder to step-N. So a step-N folder is whole from its first moment, and nothing of an older one
+ * is touched before that. Then `latest` is replaced, and what keep no longer covers is removed.
+ * Ranks talk through the boot's key space: ckpt/N/SEQ/folder   rank 0: the folder is there
+ * (outcome) ckpt/N/SEQ/rank/R   rank R: file written                 (outcome, size, header size,
+ * header hash) ckpt/N/SEQ/done     rank 0: committed                    (outcome) Invariant: busy
+ * is set while the thread works; image, head, step and meta belong to it then. */
 #include "engine/base/clock.h"
 #include "engine/base/fault.h"
 #include "engine/base/hash.h"
@@ -28,7 +28,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_MS (3600 * 1000) /* for the slowest disk; a dead rank ends the wait by the abort flag */
+#define WAIT_MS \
+    (3600 * 1000) /* for the slowest disk; a dead rank ends the wait by the abort flag */
 #define SEEN_MS 60000
 
 struct ckpt_writer {
@@ -53,8 +54,8 @@ struct ckpt_writer {
 /* ---- outcomes in the key space ---- */
 
 /* Puts rc and err under key, extra behind them. */
-static int tell(struct boot *b, const char *key, int rc, const struct err *what, const struct buf *extra,
-                struct err *err)
+static int tell(struct boot *b, const char *key, int rc, const struct err *what,
+                const struct buf *extra, struct err *err)
 {
     struct buf body = BUF_INIT;
 
@@ -67,8 +68,10 @@ static int tell(struct boot *b, const char *key, int rc, const struct err *what,
     return rc;
 }
 
-/* Waits for the outcome under key: its rc and err. extra (NULL: none wanted) gets what is behind it. */
-static int hear(struct boot *b, const char *key, int64_t wait_ms, struct buf *extra, struct err *err)
+/* Waits for the outcome under key: its rc and err. extra (NULL: none wanted) gets what is behind
+ * it. */
+static int hear(struct boot *b, const char *key, int64_t wait_ms, struct buf *extra,
+                struct err *err)
 {
     struct reader r;
     void *value;
@@ -159,8 +162,8 @@ static int write_own(struct ckpt_writer *w, struct err *err)
     return rc;
 }
 
-/* Rank 0: the outcomes of all ranks. The first failure counts, but all are waited for, so that nobody still
- * writes when the folder is removed. */
+/* Rank 0: the outcomes of all ranks. The first failure counts, but all are waited for, so that
+ * nobody still writes when the folder is removed. */
 static int gather(struct ckpt_writer *w, struct ckpt_file *files, struct err *err)
 {
     int rc = 0;
@@ -175,7 +178,8 @@ static int gather(struct ckpt_writer *w, struct ckpt_file *files, struct err *er
         if (hear(w->boot, key, WAIT_MS, &extra, &one) == 0) {
             struct reader in = reader_of(extra.data, extra.len);
 
-            files[r] = (struct ckpt_file){xasprintf("rank-%d.safetensors", r), get_u64(&in), get_u64(&in), get_u64(&in)};
+            files[r] = (struct ckpt_file){xasprintf("rank-%d.safetensors", r), get_u64(&in),
+                                          get_u64(&in), get_u64(&in)};
         } else if (rc == 0) {
             *err = one;
             rc = -1;
@@ -186,8 +190,8 @@ static int gather(struct ckpt_writer *w, struct ckpt_file *files, struct err *er
     return rc;
 }
 
-/* The finished folder gets its name. One of this name is there when a run went back and came here again:
- * both change places at once, where the file system can. */
+/* The finished folder gets its name. One of this name is there when a run went back and came here
+ * again: both change places at once, where the file system can. */
 static int move_folder(const char *tmp, const char *to, struct err *err)
 {
     char *old;
@@ -231,7 +235,8 @@ static void prune(const struct ckpt_writer *w)
 static int commit(struct ckpt_writer *w, const struct ckpt_file *files, int *moved, struct err *err)
 {
     char *tmp = tmp_folder(w), *to = step_folder(w), *manifest = xasprintf("%s/manifest.json", tmp);
-    char *latest = xasprintf("%s/latest", w->dir), *text = xasprintf("step-%lld\n", (long long)w->step);
+    char *latest = xasprintf("%s/latest", w->dir),
+         *text = xasprintf("step-%lld\n", (long long)w->step);
     int rc;
 
     manifest_print_files(files, w->boot->world, &w->head);
@@ -266,8 +271,10 @@ static void explain(const struct ckpt_writer *w, struct err *err)
     while (n && list[n - 1].step == w->step)
         n--;
     if (n)
-        snprintf(left, sizeof left, "the older one of step %lld is whole", (long long)list[n - 1].step);
-    err_set(err, cause.code, "the checkpoint of step %lld was not written: %.700s; %s; see that %.150s has room",
+        snprintf(left, sizeof left, "the older one of step %lld is whole",
+                 (long long)list[n - 1].step);
+    err_set(err, cause.code,
+            "the checkpoint of step %lld was not written: %.700s; %s; see that %.150s has room",
             (long long)w->step, cause.text, left, w->dir);
     free(list);
 }
@@ -339,7 +346,8 @@ static void *writer_main(void *arg)
         w->result = rc < 0 ? -1 : 1;
         w->result_step = w->step;
         w->result_err = err;
-        if (rc == 0 && w->boot->page && __atomic_load_n(&w->boot->page->committed, __ATOMIC_RELAXED) < (uint64_t)w->step)
+        if (rc == 0 && w->boot->page &&
+            __atomic_load_n(&w->boot->page->committed, __ATOMIC_RELAXED) < (uint64_t)w->step)
             __atomic_store_n(&w->boot->page->committed, (uint64_t)w->step, __ATOMIC_RELAXED);
         pthread_cond_broadcast(&w->changed);
     }
@@ -375,11 +383,15 @@ static int see_folder(struct ckpt_writer *w, struct err *err)
         rc = hear(b, key, SEEN_MS, &nonce, err);
         while (rc == 0) {
             buf_reset(&found);
-            if (file_read(path, 256, &found, NULL) == 0 && strcmp(buf_str(&found), buf_str(&nonce)) == 0)
+            if (file_read(path, 256, &found, NULL) == 0 &&
+                strcmp(buf_str(&found), buf_str(&nonce)) == 0)
                 break;
             if (clock_ms() > until)
-                rc = err_set(err, ERR_INPUT, "rank %d does not see the folder %s that rank 0 writes to; give a run.dir "
-                                             "that all nodes share", b->rank, w->dir);
+                rc = err_set(
+                    err, ERR_INPUT,
+                    "rank %d does not see the folder %s that rank 0 writes to; give a run.dir "
+                    "that all nodes share",
+                    b->rank, w->dir);
             nanosleep(&(struct timespec){0, 50000000}, NULL);
         }
     }
@@ -394,7 +406,8 @@ static int see_folder(struct ckpt_writer *w, struct err *err)
 static int agree(struct ckpt_writer *w, int rc, struct err *err)
 {
     struct boot *b = w->boot;
-    char *key = xasprintf("ckpt/seen/%s/%d", w->dir, b->rank), *all = xasprintf("ckpt/seen/%s/all", w->dir);
+    char *key = xasprintf("ckpt/seen/%s/%d", w->dir, b->rank),
+         *all = xasprintf("ckpt/seen/%s/all", w->dir);
     char *path = xasprintf("%s/.seen", w->dir);
     struct err first = *err, put_err = ERR_INIT;
 
@@ -439,7 +452,8 @@ static int start_thread(struct ckpt_writer *w, struct err *err)
     return 0;
 }
 
-int ckpt_writer_create(struct ckpt_writer **out, const char *dir, struct boot *boot, int64_t keep, struct err *err)
+int ckpt_writer_create(struct ckpt_writer **out, const char *dir, struct boot *boot, int64_t keep,
+                       struct err *err)
 {
     struct ckpt_writer *w = xcalloc(1, sizeof *w);
     int rc;
@@ -461,16 +475,17 @@ int ckpt_writer_create(struct ckpt_writer **out, const char *dir, struct boot *b
     return rc;
 }
 
-int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct ckpt_entry *entries, int n,
-              const struct ckpt_entry *tensors, int ntensors, struct err *err)
+int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct ckpt_entry *entries,
+              int n, const struct ckpt_entry *tensors, int ntensors, struct err *err)
 {
     for (int i = 0; i < n; i++) {
         uint64_t total;
 
-        if (shape_total(entries[i].shape, entries[i].ndim, &total) < 0 || entries[i].first > total ||
-            entries[i].count > total - entries[i].first)
-            return err_set(err, ERR_JOB_INTERNAL, "%s|%s: a range to be saved lies outside its tensor",
-                           entries[i].name, entries[i].kind);
+        if (shape_total(entries[i].shape, entries[i].ndim, &total) < 0 ||
+            entries[i].first > total || entries[i].count > total - entries[i].first)
+            return err_set(err, ERR_JOB_INTERNAL,
+                           "%s|%s: a range to be saved lies outside its tensor", entries[i].name,
+                           entries[i].kind);
     }
     pthread_mutex_lock(&w->lock);
     while (w->busy)

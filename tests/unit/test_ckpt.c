@@ -1,9 +1,9 @@
-/* Checkpoints: saved on several ranks and read on others, whole after a failure at any write, fsync or
- * rename, and no damaged byte goes unseen. Ranks are threads over a key space in memory. */
+/* Checkpoints: saved on several ranks and read on others, whole after a failure at any write, fsync
+ * or rename, and no damaged byte goes unseen. Ranks are threads over a key space in memory. */
 #include "engine/base/buf.h"
 #include "engine/base/clock.h"
 #include "engine/ckpt/ckpt.h"
-#include "engine/ckpt/format.h"
+#include "tests/unit/ckpt_model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -51,7 +51,8 @@ static int put(struct boot *b, const char *key, const void *value, size_t n, str
     return 0;
 }
 
-static int get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms, struct err *err)
+static int get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms,
+               struct err *err)
 {
     (void)b;
     (void)deadline_ms;
@@ -77,55 +78,6 @@ static void world_clear(void)
         free(world.item[i].value);
     }
     world.n = 0;
-}
-
-/* ---- a small model: 4 tensors, each with w and m ---- */
-
-static const struct {
-    const char *name;
-    int ndim;
-    uint64_t shape[2], count;
-} model[] = {{"embed.w", 2, {7, 5}, 35}, {"block.0.b", 1, {6}, 6}, {"block.0.w", 2, {6, 4}, 24}, {"head.w", 1, {1}, 1}};
-static const char *const kinds[] = {"w", "m"};
-#define TENSORS 8 /* with kinds */
-
-static float value_of(int tensor, uint64_t element, int64_t step)
-{
-    return (float)(tensor * 1000 + (int)element) + (float)step / 128;
-}
-
-static struct ckpt_entry entry_of(int t)
-{
-    struct ckpt_entry e = {.name = model[t / 2].name, .kind = kinds[t % 2], .ndim = model[t / 2].ndim,
-                           .count = model[t / 2].count};
-
-    memcpy(e.shape, model[t / 2].shape, sizeof model[0].shape);
-    return e;
-}
-
-/* Share r of n of every tensor; data is in room. Some shares are empty. */
-static int share(int r, int n, struct ckpt_entry *out, float *room)
-{
-    for (int t = 0; t < TENSORS; t++) {
-        struct ckpt_entry e = entry_of(t);
-        uint64_t lo = e.count * (uint64_t)r / (uint64_t)n, hi = e.count * ((uint64_t)r + 1) / (uint64_t)n;
-
-        e.first = lo;
-        e.count = hi - lo;
-        e.data = room;
-        room += e.count;
-        out[t] = e;
-    }
-    return TENSORS;
-}
-
-static struct ckpt_meta meta_of(int64_t step)
-{
-    return (struct ckpt_meta){.step = step, .update = step - 1, .samples = step * 8, .applied = step * 8 - 8,
-                              .loss_scale = 1, .good_steps = 3, .hysteresis = 2, .seed = 0xfedcba9876543210u,
-                              .data_hash = 1, .config_hash = 0xabcdef, .world = 3, .threads = 2, .mesh = "data=3",
-                              .isa = "avx2", .build = "0.1.0-x", .config = (char *)"[run]\nseed = \"7\"\n",
-                              .loss = 0.1, .valid_loss = NAN};
 }
 
 struct rank {
@@ -301,7 +253,8 @@ static void keeps_the_newest(void **state)
     assert_false(exists(dir, "step-2"));
     assert_true(exists(dir, "step-3"));
     assert_int_equal(check(dir, 1), 4);
-    /* A run that went back to an earlier step: its save is the newest, and the same step is written anew. */
+    /* A run that went back to an earlier step: its save is the newest, and the same step is written
+     * anew. */
     assert_int_equal(save(dir, 1, 2, 2, &err), 1);
     assert_int_equal(check(dir, 2), 2);
     assert_int_equal(save(dir, 3, 2, 2, &err), 1);
@@ -333,7 +286,8 @@ static int save_main(const char *where)
 
     if (rc < 0 && !strstr(err.text, "No space left on device"))
         return 10;
-    if (rc < 0 && strstr(err.text, "was not written") && !strstr(err.text, "the older one of step 1 is whole"))
+    if (rc < 0 && strstr(err.text, "was not written") &&
+        !strstr(err.text, "the older one of step 1 is whole"))
         return 11;
     return rc < 0 ? 1 : 0;
 }
@@ -386,7 +340,8 @@ static int all_countdowns(const char *name, const char *action, int wanted_statu
 static void full_disk_anywhere(void **state)
 {
     (void)state;
-    assert_int_equal(all_countdowns("write", "ENOSPC", 1), 6);  /* .seen, 3 files, manifest, latest */
+    assert_int_equal(all_countdowns("write", "ENOSPC", 1),
+                     6); /* .seen, 3 files, manifest, latest */
     assert_int_equal(all_countdowns("fsync", "ENOSPC", 1), 9);  /* these and 3 folders */
     assert_int_equal(all_countdowns("rename", "ENOSPC", 1), 2); /* step folder, latest */
 }
@@ -419,7 +374,8 @@ static int verify(const char *path)
 
 static void no_damaged_byte_goes_unseen(void **state)
 {
-    static const char *const files[] = {"manifest.json", "rank-0.safetensors", "rank-1.safetensors"};
+    static const char *const files[] = {"manifest.json", "rank-0.safetensors",
+                                        "rank-1.safetensors"};
     struct err err;
     char folder[400], path[500];
 
@@ -497,109 +453,6 @@ static void errors_say_what(void **state)
     assert_true(has(err.text, "/dev/null"));
 }
 
-
-static void wrong_numbers_in_headers(void **state)
-{
-    /* entry, metadata of the fragment, what the sentence must say; the file has 16 bytes of data */
-    static const struct {
-        const char *entry, *frag, *want;
-    } bad[] = {
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", NULL},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,17]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "cut short"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,12]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "shape does not fit"},
-        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[4,16]", "shape 3 lo 0 hi 3 xxh3 0123456789abcdef", "gap or an overlap"},
-        {"\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]", "shape 3 lo 0 hi 3 xxh3 0123456789abcdef", "holds 16 bytes of data where its header has 12"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[16,0]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "cut short"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[-1,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "malformed entry"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,1e30]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "malformed entry"},
-        {"\"dtype\":\"F32\",\"shape\":[4611686018427387904,4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "shape does not fit"},
-        {"\"dtype\":\"F31\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "unknown type F31"},
-        {"\"dtype\":\"I32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 3 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 9 lo 1 hi 5 xxh3 0123456789abcdef", "range does not fit"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 99,99999999999999999 lo 0 hi 4 xxh3 0123456789abcdef", "range does not fit"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 99999999999999999999 xxh3 0123456789abcdef", "metadata is malformed"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0000000000000000", "never finished"},
-        {"\"dtype\":\"F32\",\"shape\":[4],\"data_offsets\":[0,16]", "shape 4 lo 0 hi 4 xxh3 0123", "metadata is malformed"},
-    };
-    struct st_header h;
-    struct err err;
-
-    (void)state;
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        char *text = xasprintf("{\"__metadata__\":{\"format\":\"ds-launch fragments 1\",\"a|w|0\":\"%s\"},\"a|w|0\":{%s}}",
-                               bad[i].frag, bad[i].entry);
-        size_t n = strlen(text);
-        int rc = st_header_parse(&h, "f", text, n, 8 + n + 16, 1, &err);
-
-        if (!bad[i].want) {
-            assert_int_equal(rc, 0);
-            st_header_clear(&h);
-        } else {
-            assert_int_equal(rc, -1);
-            assert_true(has(err.text, bad[i].want));
-        }
-        free(text);
-    }
-    assert_int_equal(st_header_parse(&h, "f", "{}", 2, 10, 1, &err), -1);
-    assert_true(has(err.text, "not a checkpoint file of ds-launch"));
-    assert_int_equal(st_header_parse(&h, "f", "{\"a\":1,\"a\":2}", 13, 21, 0, &err), -1);
-    assert_true(has(err.text, "duplicate object key"));
-    assert_int_equal(st_header_parse(&h, "f", "[]", 2, 10, 0, &err), -1);
-    assert_int_equal(st_header_parse(&h, "f", "{}", 2, 9, 0, &err), -1);
-}
-
-/* The bytes of both stored forms, fixed: tests/golden/ckpt was checked with the safetensors library. */
-static void golden_bytes(void **state)
-{
-    const char *top = getenv("top_srcdir");
-    struct ckpt_entry own[TENSORS], all[TENSORS];
-    struct ckpt_meta meta = meta_of(7);
-    struct image im = {0};
-    struct buf text = BUF_INIT;
-    static const char *const names[] = {"rank-0.safetensors", "manifest.json"};
-    struct ckpt_file file = {(char *)"rank-0.safetensors", 0, 0, 0x0123456789abcdef};
-    float room[256];
-
-    (void)state;
-    share(1, 3, own, room);
-    for (int t = 0; t < TENSORS; t++) {
-        all[t] = entry_of(t);
-        for (uint64_t i = 0; i < own[t].count; i++)
-            own[t].data[i] = value_of(t, own[t].first + i, 7);
-    }
-    own[2] = entry_of(2); /* one whole tensor among the parts */
-    own[2].data = room + 200;
-    for (uint64_t i = 0; i < own[2].count; i++)
-        own[2].data[i] = value_of(2, i, 7);
-    image_build(&im, &meta, 0, own, TENSORS, all, TENSORS);
-    image_seal(&im);
-    file.bytes = im.bytes;
-    file.header_bytes = im.header_bytes;
-    manifest_print_head(&meta, all, TENSORS, &text);
-    manifest_print_files(&file, 1, &text);
-    for (int i = 0; i < 2; i++) {
-        char *path = xasprintf("%s/tests/golden/ckpt/%s", top ? top : ".", names[i]);
-        FILE *f = fopen(path, getenv("DS_GOLDEN_WRITE") ? "w+" : "r");
-        static char want[16384];
-        const char *have = i ? text.data : im.data;
-        size_t n = i ? text.len : im.bytes;
-
-        if (!f)
-            fail_msg("%s: %s", path, strerror(errno));
-        if (getenv("DS_GOLDEN_WRITE")) {
-            fwrite(have, 1, n, f);
-            rewind(f);
-        }
-        assert_int_equal(fread(want, 1, sizeof want, f), n);
-        assert_memory_equal(have, want, n);
-        fclose(f);
-        free(path);
-    }
-    image_clear(&im);
-    buf_clear(&text);
-}
-
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -610,8 +463,6 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_goes_unseen, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_say_what, setup, teardown),
-        cmocka_unit_test(wrong_numbers_in_headers),
-        cmocka_unit_test(golden_bytes),
     };
 
     if (argc == 2)
