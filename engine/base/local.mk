@@ -23,6 +23,7 @@ DSBASE_LIBS = libdsbase.a $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread 
 nodist_libdsbase_a_SOURCES = build_hash.h
 BUILT_SOURCES = build_hash.h
 CLEANFILES += build_hash.h
+engine/base/libdsbase_a-build.$(OBJEXT): build_hash.h
 build_hash.h: build-hash-always
 	@{ echo "$(CC) $(CFLAGS) $(AM_CFLAGS) $(PACKAGE_VERSION)"; cat config.h; cd $(srcdir) && \
 	  find engine kernels hostfile elastic launcher -name '*.[ch]' -o -name '*.cu' | LC_ALL=C sort | \
