@@ -74,17 +74,14 @@ bad=$(includes | while read -r file line included; do
 done)
 [ -z "$bad" ]; ok $? "includes are written from the root" < <(printf '%s' "$bad")
 
-# Each foreign header in one .c file. libuv is the loop itself: it may stand in the launcher alone. jansson
-# has two: one for job files, one for the headers of checkpoints.
-bad=$(for header in ini.h xxhash.h dnnl.h hwloc.h sodium.h slurm/slurm.h ucp/api/ucp.h nccl.h; do
+# Each foreign header in one .c file. libuv is the loop itself: it may stand in the launcher alone.
+bad=$(for header in ini.h jansson.h xxhash.h dnnl.h hwloc.h sodium.h slurm/slurm.h ucp/api/ucp.h nccl.h; do
     files=$(sources | xargs grep -l "^ *# *include *<$header>")
     count=$(echo "$files" | grep -c .)
     if [ "$count" -gt 1 ] || [[ $files == *.h ]]; then
         echo "<$header> is included by:" $files
     fi
 done
-sources | grep -v -e '^engine/base/settings_json.c$' -e '^engine/ckpt/parse.c$' |
-    xargs grep -l '^ *# *include *<jansson.h>' | sed 's/$/ includes <jansson.h>/'
 files=$(sources | xargs grep -l '^ *# *include *<libssh/')
 [ "$(echo "$files" | grep -c .)" -le 1 ] || echo "<libssh/...> is included by:" $files
 sources | grep -v '^launcher/' | xargs grep -l '^ *# *include *<uv.h>' | sed 's/$/ includes <uv.h>/')
