@@ -372,7 +372,7 @@ static void agent_down(void *ctx, const struct err *why)
 
 const struct channel_events agent_events = {agent_up, agent_data, agent_stderr, agent_down};
 
-/* Every second: pings, and nodes that were silent for too long. */
+/* Every second or more often: pings, and nodes that were silent for too long. */
 void front_tick(struct front *f)
 {
     int64_t now = clock_ms();

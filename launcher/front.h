@@ -51,7 +51,7 @@ struct front {
     struct place place;
     uv_loop_t loop;
     struct machine machine;
-    uv_timer_t timer, tick, partial; /* the state's deadline; every second; unfinished lines */
+    uv_timer_t timer, tick, partial; /* the state's deadline; pings; unfinished lines */
     uv_poll_t signals; /* bytes from the outer process: keeper.h */
     int signal_fd;
     struct front_node *node;
@@ -64,6 +64,7 @@ struct front {
     int nfailures, failures_cap;
     int stop_signal;   /* the user's; 0: none */
     int stops;
+    int waits_said;    /* how often the slow hosts were named */
     struct err trouble; /* what ended the job before a rank ran; ERR_OK: nothing */
     int bug;
     /* output */

@@ -393,7 +393,8 @@ static void ticked(uv_timer_t *t)
     int64_t spent = clock_ms() - f->machine.since_ms;
 
     front_tick(f);
-    if (f->machine.state == JOB_CONNECTING && spent >= 5000 && spent / 1000 % 10 == 5) {
+    if (f->machine.state == JOB_CONNECTING && spent >= 5000 + 10000 * f->waits_said) {
+        f->waits_said++;
         front_laggards(f, has_hello, &list);
         front_say(f, LOG_INFO, "waiting for %s", buf_str(&list));
     }
@@ -422,6 +423,7 @@ static void take_stdin(void *ctx, const void *data, size_t n)
 
 static void front_init(struct front *f)
 {
+    int64_t tick = f->task->ping_limit_ms / 4 < 1000 ? f->task->ping_limit_ms / 4 : 1000;
     int m;
 
     f->began_wall = clock_wall();
@@ -437,7 +439,7 @@ static void front_init(struct front *f)
     uv_timer_init(&f->loop, &f->tick);
     uv_timer_init(&f->loop, &f->partial);
     f->timer.data = f->tick.data = f->partial.data = f;
-    uv_timer_start(&f->tick, ticked, 1000, 1000);
+    uv_timer_start(&f->tick, ticked, (uint64_t)tick, (uint64_t)tick);
     uv_timer_start(&f->partial, partial_fired, 100, 100);
     uv_poll_init(&f->loop, &f->signals, f->signal_fd);
     f->signals.data = f;

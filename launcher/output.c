@@ -105,8 +105,10 @@ static void give_partial(struct output *o, int rank, int stream, int ends)
 {
     struct stream *s = &o->rank[rank].stream[stream - 1];
 
+    if (!s->line.len && !(ends && s->begun))
+        return;
     end_open(o, rank, stream);
-    if (s->line.len || (ends && s->begun))
+    if (s->line.len || s->begun)
         add_line(o, rank, stream, buf_str(&s->line), s->line.len, ends);
     o->unfinished -= s->line.len > 0;
     buf_reset(&s->line);

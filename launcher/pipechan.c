@@ -391,6 +391,8 @@ void pipechan_shut(struct channel *ch)
 {
     ch->shut = 1;
     close_pipe(ch, IN);
+    if (!ch->reaped && !ch->magic.found)
+        kill(-ch->pid, SIGTERM); /* what has not come to reading its stdin will not see it end */
     if (!ch->reaped && !uv_is_closing((uv_handle_t *)&ch->timer))
         uv_timer_start(&ch->timer, timer_fired, END_WAIT_MS, 0);
 }

@@ -66,7 +66,6 @@ static int exec_open(struct channel **ch, void *pool, uv_loop_t *loop, const str
     int rc;
 
     *ch = NULL;
-    buf_adds(&command, "exec ");
     rc = fill_in(&command, o->launcher_args, host, node, err);
     argv[2] = command.data;
     if (!rc)

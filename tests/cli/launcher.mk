@@ -1,1 +1,2 @@
 # cli tests of launcher
+include tests/cli/front.mk
