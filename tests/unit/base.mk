@@ -1,1 +1,11 @@
 # unit tests of base
+BASE_TEST_LIBS = $(DSBASE_LIBS) $(CMOCKA_LIBS)
+BASE_UNIT = tests/unit/test_base tests/unit/test_rng tests/unit/test_frag
+check_PROGRAMS += $(BASE_UNIT)
+TESTS += $(BASE_UNIT)
+tests_unit_test_base_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_base_LDADD = $(BASE_TEST_LIBS)
+tests_unit_test_rng_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_rng_LDADD = $(BASE_TEST_LIBS)
+tests_unit_test_frag_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_frag_LDADD = $(BASE_TEST_LIBS)
