@@ -175,6 +175,19 @@ static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
     return 0;
 }
 
+/* Does this checkpoint lie in the run folder that this run writes to? */
+static int is_own(const struct train *t, const char *path)
+{
+    char *dir = t->setup->job.run_dir ? realpath(t->setup->job.run_dir, NULL) : NULL;
+    char *real = realpath(path, NULL);
+    size_t n = dir ? strlen(dir) : 0;
+    int own = dir && real && !strncmp(real, dir, n) && real[n] == '/';
+
+    free(dir);
+    free(real);
+    return own;
+}
+
 int train_resume(struct train *t, const char *path, struct err *err)
 {
     struct ckpt *c;
@@ -188,7 +201,8 @@ int train_resume(struct train *t, const char *path, struct err *err)
     if (!rc) {
         const struct ckpt_meta *m = ckpt_meta(c);
 
-        t->step = t->saved_step = m->step;
+        t->step = m->step;
+        t->saved_step = is_own(t, ckpt_path(c)) ? m->step : -1;
         t->update = m->update;
         t->samples = m->samples;
         t->applied = m->applied;

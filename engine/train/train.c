@@ -60,10 +60,25 @@ static int first_state(struct train *t, struct err *err)
     return job->init_from ? train_init_from(t, job->init_from, err) : zero_refresh(t->zero, err);
 }
 
+/* DS_DEVICE names another device than the first that is usable: cpu-async makes every stream a thread with
+ * random delays, for tests. */
+static const struct device_ops *pick_device(struct err *err)
+{
+    const char *name = getenv("DS_DEVICE");
+
+    for (int i = 0; name && devices[i]; i++)
+        if (!strcmp(devices[i]->name, name))
+            return devices[i];
+    if (name)
+        err_set(err, ERR_INPUT, "DS_DEVICE = %s: there is no such device; see ds-launch info", name);
+    return name ? NULL : &device_cpu;
+}
+
 int train_create(struct train **out, struct setup *s, struct boot *boot, struct link *link,
                  struct err *err)
 {
     struct train *t = xcalloc(1, sizeof *t);
+    const struct device_ops *ops;
 
     t->setup = s;
     t->boot = boot;
@@ -73,7 +88,8 @@ int train_create(struct train **out, struct setup *s, struct boot *boot, struct 
     t->saved_step = -1;
     t->threads = train_threads(&s->job, boot->local_world);
     t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed, .loss_scale = 1};
-    if (device_cpu.create(&t->dev, 0, err) < 0 || make_states(t, err) < 0 ||
+    ops = pick_device(err);
+    if (!ops || ops->create(&t->dev, 0, err) < 0 || make_states(t, err) < 0 ||
         first_state(t, err) < 0 || open_writer(t, err) < 0) {
         train_destroy(t);
         return -1;

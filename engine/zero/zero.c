@@ -34,7 +34,10 @@ static uint64_t place_states(struct zero *z)
 static int alloc_states(struct zero *z, struct err *err)
 {
     uint64_t total = z->table->total, held = place_states(z);
+    size_t row = (size_t)z->table->nflats + 1;
 
+    z->group = xcalloc(row + 1, sizeof *z->group);
+    z->partial = xcalloc(row * (size_t)z->table->ranks, sizeof *z->partial);
     z->grad = z->comm->ops->alloc(z->comm, total * sizeof(float), MEM_GRAD, err);
     if (!z->grad)
         return -1;
@@ -76,6 +79,8 @@ void zero_destroy(struct zero *z)
     for (int k = 0; k < ZERO_KINDS; k++)
         z->dev->ops->free(z->dev, z->state[k]);
     free(z->at);
+    free(z->group);
+    free(z->partial);
     free(z);
 }
 
@@ -146,23 +151,18 @@ static int run(struct zero *z, const struct coll *group, int n, struct err *err)
 static int gather_weights(struct zero *z, struct err *err)
 {
     const struct param_table *t = z->table;
-    struct coll *group;
-    int rc;
 
     if (!is_split(z))
         return 0;
-    group = xcalloc((size_t)t->nflats + 1, sizeof *group);
     for (int f = 0; f < t->nflats; f++) {
         const struct param_flat *flat = &t->flat[f];
 
-        group[f] = (struct coll){
+        z->group[f] = (struct coll){
             .op = COLL_ALL_GATHER, .count = (int64_t)flat->slice, .dtype = z->dtype,
             .send = weight_at(z, flat->base + (uint64_t)z->first * flat->slice),
             .recv = weight_at(z, flat->base), .class = CLASS_PARAM};
     }
-    rc = run(z, group, t->nflats, err);
-    free(group);
-    return rc;
+    return run(z, z->group, t->nflats, err);
 }
 
 int zero_refresh(struct zero *z, struct err *err)
@@ -179,12 +179,11 @@ int zero_refresh(struct zero *z, struct err *err)
 int zero_reduce(struct zero *z, double *sums, int n, double peak[2], struct err *err)
 {
     const struct param_table *t = z->table;
-    struct coll *group;
-    int ops = 0, rc;
+    struct coll *group = z->group;
+    int ops = 0;
 
     if (z->comm->size == 1)
         return 0;
-    group = xcalloc((size_t)t->nflats + 3, sizeof *group);
     for (int f = 0; f < t->nflats && is_split(z); f++) {
         float *g = z->grad + t->flat[f].base;
 
@@ -201,9 +200,7 @@ int zero_reduce(struct zero *z, double *sums, int n, double peak[2], struct err 
                                  .dtype = DS_F64, .reduce = COLL_SUM, .class = CLASS_CONTROL};
     group[ops++] = (struct coll){.op = COLL_ALL_REDUCE, .send = peak, .recv = peak, .count = 2,
                                  .dtype = DS_F64, .reduce = COLL_MAX, .class = CLASS_CONTROL};
-    rc = run(z, group, ops, err);
-    free(group);
-    return rc;
+    return run(z, group, ops, err);
 }
 
 /* ---- norm ---- */
@@ -272,21 +269,21 @@ int zero_norm(struct zero *z, double *norm, int *bad, const char **tensor, struc
 {
     const struct param_table *t = z->table;
     size_t row = (size_t)t->nflats + 1;
-    double *partial = xcalloc(row * (size_t)t->ranks, sizeof *partial), total = 0;
-    int rc;
+    double *partial = z->partial, total = 0;
 
+    memset(partial, 0, row * (size_t)t->ranks * sizeof *partial);
     *bad = 0;
     *tensor = NULL;
     clear_fixed(z);
-    rc = partial_sums(z, partial, tensor, err);
+    if (partial_sums(z, partial, tensor, err) < 0)
+        return -1;
     for (int f = 0; f < t->nflats; f++)
         for (int r = 0; r < t->ranks; r++)
             total += partial[(size_t)r * row + (size_t)f];
     for (int r = 0; r < t->ranks; r++)
         *bad |= partial[(size_t)r * row + row - 1] != 0;
     *norm = sqrt(total);
-    free(partial);
-    return rc;
+    return 0;
 }
 
 /* ---- update ---- */

@@ -33,6 +33,8 @@ struct zero {
                                * ranks in the slices held */
     float *state[ZERO_KINDS]; /* slices held, flat after flat; state[ZERO_W] NULL in fp32 */
     uint64_t *at;             /* [nflats] where a flat begins in state */
+    struct coll *group;       /* [nflats + 2] and */
+    double *partial;          /* [ranks][nflats + 1]: a step allocates nothing */
 };
 
 /* Allocates; contents are zero. Collective. */

@@ -24,6 +24,7 @@
 
 struct result {
     double loss[MAX_STEPS], norm[MAX_STEPS], lr[MAX_STEPS], valid;
+    double state_bytes, numel;
     float *weight, *first; /* masters after the run and before it, every tensor in table order */
     uint64_t n;
     int64_t samples;
@@ -168,6 +169,11 @@ static void *rank_main(void *arg)
             ;
     }
     if (!r->rc && r->result && r->boot->rank == 0) {
+        struct mem_info m;
+
+        t->dev->ops->info(t->dev, &m);
+        r->result->state_bytes = (double)(m.now[MEM_PARAM] + m.now[MEM_GRAD] + m.now[MEM_OPTIM]);
+        r->result->numel = (double)s->table->numel;
         r->result->weight = copy_masters(t, &r->result->n);
         r->result->valid = valid;
         r->result->samples = t->samples;
@@ -351,6 +357,21 @@ static void a_resumed_run_is_the_run(void **state)
     }
 }
 
+static void read_shard(const char *run, int rank, struct buf *out)
+{
+    char *path = xasprintf("%s/ckpt/step-4/rank-%d.safetensors", run, rank), block[4096];
+    FILE *f = fopen(path, "rb");
+    size_t n;
+
+    if (!f)
+        fail_msg("%s: %m", path);
+    buf_reset(out);
+    while ((n = fread(block, 1, sizeof block, f)) > 0)
+        buf_add(out, block, n);
+    fclose(f);
+    free(path);
+}
+
 /* Saved on 3 ranks, resumed on 1, 2 and 4: the same losses within rounding. */
 static void another_number_of_ranks_resumes(void **state)
 {
@@ -397,6 +418,78 @@ static void weights_only_then_no_learning(void **state)
     settings_rows_clear(&save);
     settings_rows_clear(&load);
     free(run);
+}
+
+/* Law n: saved on 3 ranks, read and saved by 2, read and saved by 3: the shards have the same bytes. */
+static void resharding_and_back_gives_the_same_bytes(void **state)
+{
+    static const int world[] = {3, 2, 3};
+    char *run[3];
+    struct buf a = BUF_INIT, b = BUF_INIT;
+
+    for (int i = 0; i < 3; i++) {
+        struct settings_rows rows;
+        struct result r;
+
+        run[i] = xasprintf("%s/reshard-%d", dir, i);
+        rows = job_rows("gradient_accumulation_steps", "1", "run.dir", run[i],
+                        i ? "run.resume" : "run.name", i ? run[i - 1] : "x", NULL);
+        r = train(world[i], 4, &rows);
+        result_clear(&r);
+        settings_rows_clear(&rows);
+    }
+    for (int rank = 0; rank < 3; rank++) {
+        read_shard(run[0], rank, &a);
+        read_shard(run[2], rank, &b);
+        assert_true(a.len > 1000);
+        assert_int_equal(a.len, b.len);
+        assert_memory_equal(a.data, b.data, a.len);
+    }
+    for (int i = 0; i < 3; i++)
+        free(run[i]);
+    buf_clear(&a);
+    buf_clear(&b);
+}
+
+/* ENGINE 6: with every stream a thread of its own and random delays, the same bits. */
+static void asynchronous_streams_change_nothing(void **state)
+{
+    for (int stage = 0; stage <= 1; stage++) {
+        struct settings_rows rows = job_rows("train_micro_batch_size_per_gpu", "3",
+                                             "zero_optimization.stage", stage ? "1" : "0",
+                                             "model.resid_dropout", "0.1", NULL);
+        struct result plain = train(2, 3, &rows), async;
+
+        setenv("DS_DEVICE", "cpu-async", 1);
+        async = train(2, 3, &rows);
+        unsetenv("DS_DEVICE");
+        assert_same(&async, &plain, 0, 3);
+        result_clear(&plain);
+        result_clear(&async);
+        settings_rows_clear(&rows);
+    }
+}
+
+/* ENGINE 3: model states to 1 %: fp32 16 bytes a parameter, bf16 18; stage 1 on N ranks 8 + 8/N, 6 + 12/N. */
+static void states_take_what_the_formula_says(void **state)
+{
+    static const struct {
+        const char *bf16, *stage;
+        int world;
+        double bytes;
+    } c[] = {{"false", "0", 1, 16}, {"true", "0", 1, 18},        {"false", "0", 2, 16},
+             {"true", "0", 2, 18},  {"false", "1", 2, 8 + 8 / 2.0}, {"true", "1", 3, 6 + 12 / 3.0}};
+
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        struct settings_rows rows = job_rows("bf16.enabled", c[i].bf16, "zero_optimization.stage",
+                                             c[i].stage, "model.n_embd", "128",
+                                             "gradient_accumulation_steps", "1", NULL);
+        struct result r = train(c[i].world, 1, &rows);
+
+        assert_true(fabs(r.state_bytes / (c[i].bytes * r.numel) - 1) < 0.01);
+        result_clear(&r);
+        settings_rows_clear(&rows);
+    }
 }
 
 static void another_run_is_refused(void **state)
@@ -448,7 +541,10 @@ int main(void)
         cmocka_unit_test(evaluation_and_saving_change_nothing),
         cmocka_unit_test(a_resumed_run_is_the_run),
         cmocka_unit_test(another_number_of_ranks_resumes),
+        cmocka_unit_test(resharding_and_back_gives_the_same_bytes),
         cmocka_unit_test(weights_only_then_no_learning),
+        cmocka_unit_test(asynchronous_streams_change_nothing),
+        cmocka_unit_test(states_take_what_the_formula_says),
         cmocka_unit_test(another_run_is_refused),
     };
 
