@@ -7,6 +7,7 @@
 #include "engine/train/exec.h"
 
 #include "engine/base/buf.h"
+#include "engine/train/train.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,6 +31,7 @@ struct exec {
     const struct kernels *k;
     struct device *dev;
     struct ds_plans *plans;
+    int threads;          /* that the plans are for */
     void ***w;            /* [layer][param] */
     struct ds_grad **g;   /* [layer][param] data and type; beta set per call */
     unsigned char **first; /* [layer][param] 1: first contribution in backward order */
@@ -223,6 +225,7 @@ int exec_create(struct exec **out, const struct model *m, const struct param_tab
     e->mem = *mem;
     e->k = k;
     e->dev = dev;
+    e->threads = train_team_size();
     e->plans = k->plans_create();
     e->w = xcalloc((size_t)m->n, sizeof *e->w);
     e->g = xcalloc((size_t)m->n, sizeof *e->g);
@@ -270,6 +273,7 @@ static void forward_task(void *arg)
     struct exec *e = t->e;
     struct shape *s = t->s;
 
+    train_team_set(e->threads);
     for (int l = 0; l < e->model->n && !t->rc; l++) {
         struct ds_call c = t->call;
 
@@ -292,6 +296,7 @@ static void backward_task(void *arg)
     struct shape *s = t->s;
     struct ds_tensor dy = {0}, dx;
 
+    train_team_set(e->threads);
     for (int l = e->model->n - 1; l >= 0 && !t->rc; l--) {
         struct ds_call c = t->call;
 

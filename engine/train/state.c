@@ -64,9 +64,32 @@ static int slices(struct train *t, int first, int nslices, int kinds_wanted, str
     return n;
 }
 
+/* Where a run lies and what it began from is not part of its state: shards of equal state are equal files. */
+static int is_place(const char *path)
+{
+    static const char *const place[] = {"run.dir", "run.name", "run.resume", "run.init_from"};
+
+    for (size_t i = 0; i < sizeof place / sizeof *place; i++)
+        if (!strcmp(path, place[i]))
+            return 1;
+    return !strncmp(path, "launch.", 7);
+}
+
+static char *state_config(const struct settings_rows *rows)
+{
+    struct settings_rows kept = {0};
+    struct buf text = BUF_INIT;
+
+    for (int i = 0; i < rows->n; i++)
+        if (!is_place(rows->row[i].path))
+            settings_rows_add(&kept, rows->row[i].path, rows->row[i].value, rows->row[i].where);
+    settings_rows_print(&kept, &text);
+    settings_rows_clear(&kept);
+    return text.data ? buf_detach(&text) : xstrdup("");
+}
+
 static void describe(struct train *t, struct ckpt_meta *m)
 {
-    struct buf text = BUF_INIT;
 
     memset(m, 0, sizeof *m);
     m->step = t->step;
@@ -82,8 +105,7 @@ static void describe(struct train *t, struct ckpt_meta *m)
     snprintf(m->mesh, sizeof m->mesh, "data=%d", t->comm->size);
     snprintf(m->isa, sizeof m->isa, "%s", kernels_cpu_isa());
     snprintf(m->build, sizeof m->build, "%s", build_id());
-    settings_rows_print(&t->setup->rows, &text);
-    m->config = buf_detach(&text);
+    m->config = state_config(&t->setup->rows);
     m->loss = t->loss;
     m->valid_loss = t->valid_loss;
 }
@@ -206,6 +228,7 @@ int train_resume(struct train *t, const char *path, struct err *err)
         t->update = m->update;
         t->samples = m->samples;
         t->applied = m->applied;
+        t->loss = m->loss;
         t->valid_loss = m->valid_loss;
         train_report_text(t, "resumed from %s at step %lld", ckpt_path(c), (long long)m->step);
     }

@@ -19,12 +19,26 @@ int train_threads(const struct job *job, int local_ranks)
         n = sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
         n = n / (local_ranks > 0 ? local_ranks : 1);
     }
-    if (n < 1)
-        n = 1;
+    train_team_set(n < 1 ? 1 : (int)n);
+    return n < 1 ? 1 : (int)n;
+}
+
+int train_team_size(void)
+{
+    return omp_get_max_threads();
+}
+
+/* A team belongs to the thread that began it: a stream that is a thread of its own needs its own. */
+void train_team_set(int n)
+{
+    static __thread int is_set;
+
+    if (is_set == n)
+        return;
     omp_set_dynamic(0);
-    omp_set_num_threads((int)n);
+    omp_set_num_threads(n);
     kernels_cpu_thread_init();
-    return (int)n;
+    is_set = n;
 }
 
 double train_flops_per_s(const struct kernels *k, enum ds_dtype dtype)

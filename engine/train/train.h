@@ -79,6 +79,9 @@ int train_check_main(int argc, char **argv);
 /* Compute threads of this rank: [run] threads, else OMP_NUM_THREADS, else the cores it may use divided by
  * the ranks of its agent. Sets up this thread's team. */
 int train_threads(const struct job *, int local_ranks);
+/* The team of the calling thread: its size, and setting it (flush-to-zero included). */
+int train_team_size(void);
+void train_team_set(int threads);
 /* Floating point operations a second of a matrix product of this type, measured for a moment. */
 double train_flops_per_s(const struct kernels *, enum ds_dtype);
 
