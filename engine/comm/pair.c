@@ -97,13 +97,15 @@ void pairs_add(struct group *g, const struct coll *op)
 
 static int mismatch(struct group *g, const struct transfer *t, const struct desc *theirs)
 {
+    struct desc own = t->desc;
     char a[160], b[160];
 
-    desc_text(&t->desc, a);
+    if (own.op == COLL_SEND)
+        own.op = COLL_RECV;
+    desc_text(&own, a);
     desc_text(theirs, b);
-    return group_fail(g, ERR_JOB_INTERNAL, "ranks disagree: rank %d calls %s to receive from rank %d, "
-                      "which calls %s", g->core.boot->rank,
-                      t->desc.op == COLL_SEND ? "recv" : a, g->world[t->peer], b);
+    return group_fail(g, ERR_JOB_INTERNAL, "ranks disagree on a transfer: rank %d calls %s, rank %d calls %s",
+                      g->core.boot->rank, a, g->world[t->peer], b);
 }
 
 static void finish(struct group *g, struct transfer *t)

@@ -25,12 +25,15 @@
 
 void desc_text(const struct desc *d, char out[160])
 {
-    if (d->op == COLL_BARRIER)
-        snprintf(out, 160, "barrier #%llu", (unsigned long long)d->seq);
-    else
-        snprintf(out, 160, "%s(%lld %s%s, root %d) #%llu", coll_name(d->op), (long long)d->count,
-                 coll_dtype_name(d->dtype), d->reduce == COLL_MAX ? ", max" : "", d->root,
-                 (unsigned long long)d->seq);
+    int n = snprintf(out, 160, "%s", coll_name(d->op));
+
+    if (d->op != COLL_BARRIER)
+        n += snprintf(out + n, (size_t)(160 - n), "(%lld %s%s", (long long)d->count,
+                      coll_dtype_name(d->dtype), d->reduce == COLL_MAX ? ", max" : "");
+    if (d->op == COLL_BROADCAST)
+        n += snprintf(out + n, (size_t)(160 - n), ", root %d", d->root);
+    snprintf(out + n, (size_t)(160 - n), "%s #%llu", d->op == COLL_BARRIER ? "" : ")",
+             (unsigned long long)d->seq);
 }
 
 void group_ring_one(struct group *g, int seat)

@@ -1,3 +1,4 @@
-# tests/bench
+# tests/bench: speed, as ratios in one run. Not part of make check.
 EXTRA_PROGRAMS =
 include tests/bench/kernels.mk
+include tests/bench/comm.mk
