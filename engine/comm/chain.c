@@ -311,6 +311,8 @@ static int flow_out(struct group *g, struct stage *s, int dir)
             f->out_at = 0;
         }
     }
+    if (rc < 0 && flow_in(g, s, !dir) < 0) /* why it hung up may be there to read */
+        return -1;
     return rc < 0 ? group_lost(g, f->out_peer, &g->desc, how) : moved;
 }
 
@@ -344,6 +346,18 @@ static int step(struct group *g, int *moved, int *peer)
     return *moved < 0 ? -1 : 0;
 }
 
+/* Before anything is read: a rank that finds a mismatch must have told its own call. */
+static int send_heads(struct group *g)
+{
+    const struct chain *c = g->chain;
+
+    for (int i = 0; i < c->nstages; i++)
+        for (int d = 0; d < 2; d++)
+            if (flow_out(g, &c->stage[i], d) < 0)
+                return -1;
+    return 0;
+}
+
 int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
 {
     struct chain *c = g->chain;
@@ -364,6 +378,9 @@ int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
             f->in_at = f->out_at = 0;
             f->head_in = f->head_out = lo ? sizeof f->head : 0; /* once per call */
         }
+    rc = send_heads(g);
+    if (rc)
+        return rc;
     wait_begin(g, &w, &g->desc, -1);
     while ((rc = step(g, &moved, &peer)) == 0 && peer >= 0) {
         w.peer = peer;
