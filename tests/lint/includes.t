@@ -2,11 +2,11 @@
 # Who may include whom: the table of ARCHITECTURE.md. And a foreign library has one .c file, so that a
 # site without it loses one file.
 cd "${top_srcdir:-.}" || exit 99
-fail=0 n=0
+n=0
 
 ok() { # ok STATUS NAME: STATUS lines of complaint follow on stdin as diagnostics
     n=$((n + 1))
-    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fail=1; fi
+    if [ "$1" -eq 0 ]; then echo "ok $n - $2"; else echo "not ok $n - $2"; fi
     sed 's/^/# /'
 }
 
@@ -86,4 +86,3 @@ files=$(sources | xargs grep -l '^ *# *include *<libssh/')
 [ "$(echo "$files" | grep -c .)" -le 1 ] || echo "<libssh/...> is included by:" $files
 sources | grep -v '^launcher/' | xargs grep -l '^ *# *include *<uv.h>' | sed 's/$/ includes <uv.h>/')
 [ -z "$bad" ]; ok $? "a foreign header in one .c file each" < <(printf '%s' "$bad")
-exit $fail

