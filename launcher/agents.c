@@ -43,6 +43,15 @@ static int on_hello(struct front_node *nd, const struct msg *m, struct err *err)
     return 0;
 }
 
+/* Agents name their host in front; we do so ourselves, for many at once where they say the same. */
+static const char *without_host(const struct front_node *nd, const char *text)
+{
+    const char *host = nd->front->hosts->host[nd->index].name;
+    size_t n = strlen(host);
+
+    return !strncmp(text, host, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
 {
     struct front *f = nd->front;
@@ -56,7 +65,7 @@ static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
     nd->checked = 1;
     f->checks++;
     if (code) {
-        err_set(&nd->why, code, "%s", text);
+        err_set(&nd->why, code, "%s", without_host(nd, text));
         f->check_failures++;
     }
     free(text);
@@ -123,7 +132,7 @@ static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
     char *text = get_str(r);
 
     if (rank == MSG_NODE) {
-        err_set(&nd->why, code ? code : ERR_NODE, "%s", text);
+        err_set(&nd->why, code ? code : ERR_NODE, "%s", without_host(nd, text));
         front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
     } else {
         err_set(&f->rank[rank].said, code ? code : ERR_RANK, "%s", text);

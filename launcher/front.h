@@ -75,6 +75,7 @@ struct front {
     struct sink *events, *metrics;
     struct progress progress;
     int live;                    /* a live line is drawn on stderr */
+    int64_t live_ms;             /* when it was drawn last */
     char *run_dir;               /* absolute; NULL: none */
     int run_dir_made;
     double began_wall;

@@ -16,6 +16,7 @@
 
 #define CREDIT_POOL (32u << 20) /* bytes of output under way from all nodes together */
 #define CREDIT_MAX (1u << 20)   /* from one node */
+#define LIVE_MS 100 /* between two looks of the live line */
 #define CREDIT_MIN (16u << 10)
 
 static size_t credit_of(const struct front *f)
@@ -242,8 +243,11 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
         writer_put(f->files, f->metrics, b.data, b.len, -1, 0);
         buf_reset(&b);
     }
+    if (f->live && now - f->live_ms < LIVE_MS && f->progress.step < f->progress.max_steps)
+        return;
     progress_line(&f->progress, f->place.nodes, f->live ? columns() : 0, &b);
     if (f->live && f->progress.steps) {
+        f->live_ms = now;
         writer_status(f->term, STDERR_FILENO, buf_str(&b));
     } else if (step && !f->o->quiet && progress_due(&f->progress, f->task->job.steps_per_print, now)) {
         buf_addc(&b, '\n');

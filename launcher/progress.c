@@ -5,6 +5,20 @@
 
 #include <math.h>
 
+#define MEASURE_MS 3000
+
+/* One step's own rate jumps too much to be read. */
+static void measure(struct progress *p, int64_t now_ms)
+{
+    if (now_ms - p->mark_ms >= MEASURE_MS) {
+        p->rate = (p->tokens - p->mark_tokens) * 1000.0 / (double)(now_ms - p->mark_ms);
+        p->mark_ms = now_ms;
+        p->mark_tokens = p->tokens;
+    } else if (p->rate <= 0 || p->mark_ms == p->first_ms) {
+        p->rate = progress_rate(p);
+    }
+}
+
 int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms)
 {
     double v;
@@ -27,10 +41,12 @@ int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms
     jsonget_number(json, n, "step_ms", &p->step_ms);
     p->last_ms = now_ms;
     if (p->steps == 1) {
-        p->first_ms = now_ms;
+        p->first_ms = p->mark_ms = now_ms;
+        p->mark_tokens = p->tokens;
         p->first_step = p->step;
         p->tokens_first = p->tokens;
     }
+    measure(p, now_ms);
     return 1;
 }
 
@@ -81,7 +97,7 @@ void progress_line(const struct progress *p, int nodes, int width, struct buf *o
     if (p->have_valid)
         buf_addf(out, "  valid %.4f", p->valid_loss);
     buf_adds(out, "  ");
-    progress_count(p->tokens_per_s, out);
+    progress_count(p->rate, out);
     buf_adds(out, " tok/s");
     if (p->max_steps > p->step) {
         buf_adds(out, "  ");
@@ -98,7 +114,7 @@ void progress_line(const struct progress *p, int nodes, int width, struct buf *o
 int progress_due(struct progress *p, int64_t every, int64_t now_ms)
 {
     int due = p->steps == 1 || (p->max_steps > 0 && p->step >= p->max_steps) ||
-              (every > 0 && p->step - p->plain_step >= (double)every) ||
+              (every > 0 && floor(p->step / (double)every) > floor(p->plain_step / (double)every)) ||
               now_ms - p->plain_ms >= 60000;
 
     if (due) {

@@ -12,6 +12,8 @@ struct progress {
     double tokens_first; /* tokens done before the first step seen: what a resumed run began with */
     int64_t first_ms, last_ms; /* when the first and the newest step came */
     double first_step;
+    int64_t mark_ms;       /* the rate shown is measured from here: a few seconds back */
+    double mark_tokens, rate;
     int steps, have_valid;
     int64_t plain_ms; /* when the last plain line was given out */
     double plain_step;
@@ -23,7 +25,7 @@ struct progress {
 int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms);
 /* The line: "step 120/3000  loss 2.134  41.2k tok/s  3m12s left  2 nodes", at most width columns. */
 void progress_line(const struct progress *p, int nodes, int width, struct buf *out);
-/* 1 when a pipe should get a plain line now: the first and last step, every `every` steps (0: none), and at
+/* 1 when a pipe should get a plain line now: the first and last step, multiples of `every` steps (0: none), and at
  * least one a minute. */
 int progress_due(struct progress *p, int64_t every, int64_t now_ms);
 /* Tokens per second over the whole run, without its first step. 0: too few steps. */

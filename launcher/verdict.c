@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall)
 {
@@ -166,6 +167,16 @@ static int dry_run_said(const struct front *f)
     return 0;
 }
 
+/* A job that did not come to its end can go on where it saved. */
+static void say_resume(const struct front *f)
+{
+    char *latest = f->run_dir_made ? xasprintf("%s/ckpt/latest", f->run_dir) : NULL;
+
+    if (latest && !access(latest, F_OK) && !f->o->quiet)
+        log_info("go on with: ds-launch ... %s --run-dir %s --resume auto", f->task->job_file, f->run_dir);
+    free(latest);
+}
+
 int front_verdict(struct front *f)
 {
     enum err_code nodes;
@@ -190,6 +201,8 @@ int front_verdict(struct front *f)
     } else if (!status && f->o->dry_run) {
         status = dry_run_said(f);
     }
+    if (status)
+        say_resume(f);
     if (f->bug && !status)
         status = 1;
     front_event(f, "done", ",\"code\":%d,\"step\":%.0f", status, f->progress.step);
