@@ -258,7 +258,7 @@ INLINE void *at_w(void *p, int64_t i, int bf)
     return (char *)p + i * (bf ? 2 : 4);
 }
 
-/* exp(x) to 1.5 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), n added to the
+/* exp(x) to 1.3 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), n added to the
  * exponent. Below -87.33 it is 0, above 88.72 it is exp(88.72); NaN stays NaN. */
 INLINE vf vf_exp(vf x)
 {
