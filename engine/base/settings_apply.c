@@ -178,15 +178,15 @@ static void apply_row(struct apply *a, const struct settings_row *r)
     const char *bad, *path = r->path;
     int t, i, at;
 
+    bad = value_not_carried(r->value);
+    if (bad) {
+        errors_add(&a->errors, "%s: the value of %s %s", r->where, r->path, bad);
+        return;
+    }
     if (find_row(a, path, &t, &i) == 0 && a->tables[t]->table[i].flags & SETTING_ALIAS)
         path = a->tables[t]->table[i].def;
     if (find_row(a, path, &t, &i) < 0) {
         unknown(a, r);
-        return;
-    }
-    bad = value_not_carried(r->value);
-    if (bad) {
-        errors_add(&a->errors, "%s: the value of %s %s", r->where, r->path, bad);
         return;
     }
     row = &a->tables[t]->table[i];
