@@ -1,3 +1,3 @@
 # cli tests of hostfile
-TESTS += tests/cli/hostfile.t
-EXTRA_DIST += tests/cli/hostfile.t
+TESTS += tests/cli/hostfile.t tests/cli/quickstart.t
+EXTRA_DIST += tests/cli/hostfile.t tests/cli/quickstart.t
