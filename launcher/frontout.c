@@ -243,8 +243,10 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
         writer_put(f->files, f->metrics, b.data, b.len, -1, 0);
         buf_reset(&b);
     }
-    if (f->live && now - f->live_ms < LIVE_MS && f->progress.step < f->progress.max_steps)
+    if (f->live && now - f->live_ms < LIVE_MS && f->progress.step < f->progress.max_steps) {
+        buf_clear(&b);
         return;
+    }
     progress_line(&f->progress, f->place.nodes, f->live ? columns() : 0, &b);
     if (f->live && f->progress.steps) {
         f->live_ms = now;

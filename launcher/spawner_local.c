@@ -11,7 +11,7 @@ static int local_probe(const struct options *o, char why[256])
     char *agent = program_find("ds-agent", "DS_AGENT", &err);
 
     (void)o;
-    snprintf(why, 256, "%s", agent ? agent : err.text);
+    snprintf(why, 256, "%.255s", agent ? agent : err.text);
     free(agent);
     return err.code ? -1 : 0;
 }
