@@ -14,7 +14,25 @@ struct arrays {
     void *out;
 };
 
-INLINE void adam_span(const struct arrays *a, const struct adam *h, int64_t lo, int64_t hi, int bf)
+/* Another generation is written past the caches: reading its old lines first would cost a third
+ * more. */
+static int may_stream(const struct arrays *a)
+{
+    uintptr_t all = (uintptr_t)a->w2 | (uintptr_t)a->m2 | (uintptr_t)a->v2;
+
+    return a->w2 != a->w && a->m2 != a->m && a->v2 != a->v && all % sizeof(vf) == 0;
+}
+
+INLINE void put(float *p, int64_t i, int64_t hi, vf v, int stream)
+{
+    if (stream && LIKELY(hi - i >= LANES))
+        vf_stream(p + i, v);
+    else
+        stn(p, i, hi, v, 0);
+}
+
+INLINE void adam_span(const struct arrays *a, const struct adam *h, int64_t lo, int64_t hi,
+                      int stream, int bf)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
         vf w = ldn(a->w, i, hi, 0), g = ldn(a->g, i, hi, 0) * h->grad_scale, m, v;
@@ -27,9 +45,9 @@ INLINE void adam_span(const struct arrays *a, const struct adam *h, int64_t lo, 
         m = g + (m - g) * h->beta1;
         v = ldn(a->v, i, hi, 0) * h->beta2 + g * g * (1.0f - h->beta2);
         w -= m * (h->lr * h->fix1) / (vf_sqrt(v) * h->fix2 + h->eps);
-        stn(a->m2, i, hi, m, 0);
-        stn(a->v2, i, hi, v, 0);
-        stn(a->w2, i, hi, w, 0);
+        put(a->m2, i, hi, m, stream);
+        put(a->v2, i, hi, v, stream);
+        put(a->w2, i, hi, w, stream);
         if (a->out)
             stn(a->out, i, hi, w, bf);
     }
@@ -52,11 +70,13 @@ INLINE void copy_span(const struct arrays *a, int64_t lo, int64_t hi, int bf)
 void K(adamw)(float *w2, float *m2, float *v2, const float *w, const float *m, const float *v,
               const float *g, void *out, int64_t n, float lr_mul, float beta1, float beta2,
               float eps, float decay, int adamw, const struct ds_scalars *s, enum ds_dtype dt,
-              struct ds_stream *stream)
+              struct ds_stream *queue)
 {
     struct arrays a = {w2, m2, v2, w, m, v, g, out};
     struct adam h = {s->lr * lr_mul, beta1, beta2, eps, decay, s->grad_scale, 0.0f, 0.0f, adamw};
+    int stream;
 
+    stream = may_stream(&a);
     h.fix1 = (float)(1.0 / (1.0 - pow(beta1, (double)s->update)));
     h.fix2 = (float)(1.0 / sqrt(1.0 - pow(beta2, (double)s->update)));
 #pragma omp parallel if (n > TEAM_MIN)
@@ -69,9 +89,11 @@ void K(adamw)(float *w2, float *m2, float *v2, const float *w, const float *m, c
         else if (s->skip)
             copy_span(&a, lo, hi, 0);
         else if (dt == DS_BF16)
-            adam_span(&a, &h, lo, hi, 1);
+            adam_span(&a, &h, lo, hi, stream, 1);
         else
-            adam_span(&a, &h, lo, hi, 0);
+            adam_span(&a, &h, lo, hi, stream, 0);
+        if (stream)
+            stream_end();
     }
 }
 

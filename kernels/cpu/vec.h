@@ -228,6 +228,26 @@ INLINE void stn(void *p, int64_t i, int64_t n, vf v, int bf)
     }
 }
 
+/* A store past the caches to an address aligned to the vector, for what is not read again soon;
+ * ordered before later stores by stream_end. */
+INLINE void vf_stream(float *p, vf v)
+{
+#if LANES == 16
+    _mm512_stream_ps(p, (__m512)v);
+#elif LANES == 8
+    _mm256_stream_ps(p, (__m256)v);
+#else
+    vf_store(p, v);
+#endif
+}
+
+INLINE void stream_end(void)
+{
+#if defined __SSE2__
+    _mm_sfence();
+#endif
+}
+
 /* All ones in the lanes of [i, n). */
 INLINE vi lanes_below(int64_t i, int64_t n)
 {

@@ -37,7 +37,8 @@ static void adamw(int64_t n, enum ds_dtype dt, int decoupled, int skip)
 
 void test_adamw(void **state)
 {
-    static const int64_t lengths[] = {1, 15, 16, 17, 257, 20003};
+    static const int64_t lengths[] = {1,   15,   16,   17,
+                                      257, 4096, 20003}; /* 16, 4096: aligned, so streamed */
 
     for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
         for (int bits = 0; bits < 4; bits++)
