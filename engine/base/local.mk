@@ -17,6 +17,7 @@ libdsbase_a_SOURCES = engine/base/buf.c engine/base/buf.h \
 	engine/base/settings.c engine/base/settings.h engine/base/settings_apply.c \
 	engine/base/settings_impl.h engine/base/settings_ini.c engine/base/settings_json.c \
 	engine/base/settings_read.c engine/base/settings_value.c
+EXTRA_DIST += engine/base/README.md
 DSBASE_LIBS = libdsbase.a $(INIH_LIBS) $(JANSSON_LIBS) $(XXHASH_LIBS) -lpthread -lm
 
 # The build's identity: a hash over what it is made from, rewritten only when that changed.
