@@ -1,9 +1,9 @@
 /* --include, --exclude, --num_nodes, --num_gpus: which of the hosts and slots a job uses.
  *
- * A filter is NODE[@NODE...], NODE = HOSTS[:ITEM[,ITEM...]], HOSTS a node list that stands for one name
- * or several in brackets, ITEM a slot or range of slots; behind "device=" items are device ids. A
- * filter only marks slots of the list it is given; what is marked stays (include) or goes (exclude).
- * The list is changed only when everything held.
+ * A filter is NODE[@NODE...], NODE = HOSTS[:ITEM[,ITEM...]], HOSTS a node list that stands for one
+ * name or several in brackets, ITEM a slot or range of slots; behind "device=" items are device
+ * ids. A filter only marks slots of the list it is given; what is marked stays (include) or goes
+ * (exclude). The list is changed only when everything held.
  */
 #include "hostfile/hostfile.h"
 
@@ -18,9 +18,9 @@ struct filter {
     const char *flag; /* --include or --exclude, for errors */
     const char *text;
     const struct hosts *hosts;
-    int *by_name;          /* host indices sorted by name; owned */
-    unsigned char **mark;  /* [host][slot] named by the filter; owned */
-    int *place;            /* [IDS_MAX] scratch of mark_ids, zero between calls; owned */
+    int *by_name;         /* host indices sorted by name; owned */
+    unsigned char **mark; /* [host][slot] named by the filter; owned */
+    int *place;           /* [IDS_MAX] scratch of mark_ids, zero between calls; owned */
     struct err *err;
 };
 
@@ -165,10 +165,11 @@ static int apply_node(struct filter *f, const struct node *n)
         int host = find_host(f, n->names.name[i]);
 
         if (host < 0)
-            return err_set(f->err, ERR_INPUT,
-                           "%s \"%.80s\": there is no host %.64s in %.128s; `ds-launch hosts` prints "
-                           "those there are",
-                           f->flag, f->text, n->names.name[i], f->hosts->source);
+            return err_set(
+                f->err, ERR_INPUT,
+                "%s \"%.80s\": there is no host %.64s in %.128s; `ds-launch hosts` prints "
+                "those there are",
+                f->flag, f->text, n->names.name[i], f->hosts->source);
         if (n->whole)
             memset(f->mark[host], 1, (size_t)f->hosts->host[host].nslots);
         else if (mark_ids(f, host, &n->slots, 0) || mark_ids(f, host, &n->devices, 1))
@@ -289,13 +290,16 @@ static int check_counts(const struct hosts *h, const struct host_filter *f, stru
     if (f->num_slots == 0 || f->num_slots < -1)
         return err_set(err, ERR_INPUT, "--num_gpus is %d; give at least 1", f->num_slots);
     if (f->num_nodes > h->n)
-        return err_set(err, ERR_INPUT, "--num_nodes is %d but %.128s has %d host%s; lower it or add "
-                                       "hosts", f->num_nodes, h->source, h->n, h->n == 1 ? "" : "s");
+        return err_set(err, ERR_INPUT,
+                       "--num_nodes is %d but %.128s has %d host%s; lower it or add "
+                       "hosts",
+                       f->num_nodes, h->source, h->n, h->n == 1 ? "" : "s");
     for (int i = 0; i < (f->num_nodes > 0 ? f->num_nodes : h->n); i++)
         if (f->num_slots > h->host[i].nslots)
             return err_set(err, ERR_INPUT,
                            "--num_gpus is %d but host %.64s has %d slot%s; lower it or leave the "
-                           "host out", f->num_slots, h->host[i].name, h->host[i].nslots,
+                           "host out",
+                           f->num_slots, h->host[i].name, h->host[i].nslots,
                            h->host[i].nslots == 1 ? "" : "s");
     return 0;
 }
@@ -320,8 +324,10 @@ int hosts_filter(struct hosts *h, const struct host_filter *f, struct err *err)
     if (include && exclude)
         return err_set(err, ERR_INPUT, "--include and --exclude are both given; keep one of them");
     if ((include || exclude) && counts)
-        return err_set(err, ERR_INPUT, "%s cannot be combined with --num_nodes or --num_gpus; keep "
-                                       "one of the two ways", include ? "--include" : "--exclude");
+        return err_set(err, ERR_INPUT,
+                       "%s cannot be combined with --num_nodes or --num_gpus; keep "
+                       "one of the two ways",
+                       include ? "--include" : "--exclude");
     if (include)
         return filter_hosts(h, "--include", include, 1, err);
     if (exclude)

@@ -1,8 +1,8 @@
 /* The hostfile's grammar, as ds-hostfile(5) describes it.
  *
- * One line is one HOST and its words. A line with an error adds no host, and parsing goes on, so that
- * all errors of a file come in one go; the result is handed out only when there was none. Pure: text
- * in, hosts or sentences out (hostfile_read is in source.c).
+ * One line is one HOST and its words. A line with an error adds no host, and parsing goes on, so
+ * that all errors of a file come in one go; the result is handed out only when there was none.
+ * Pure: text in, hosts or sentences out (hostfile_read is in source.c).
  */
 #include "hostfile/hostfile.h"
 
@@ -98,7 +98,8 @@ static const char *near_text(struct token t, char *out)
 
 /* ---- names seen ---- */
 
-/* One spelling for names that mean one host: lower case, addresses in their shortest form. Owned. */
+/* One spelling for names that mean one host: lower case, addresses in their shortest form. Owned.
+ */
 static char *seen_key(const char *name)
 {
     struct in6_addr a;
@@ -181,9 +182,8 @@ static int read_number(struct parser *p, struct token t, const char *what, int64
         if (strspn(digits, "0123456789") == n && parse_i64(digits, lo, hi, out) == 0)
             return 0;
     }
-    return complain(p, column_of(p, t.s),
-                    "%s is \"%s\"; write a whole number from %lld to %lld", what,
-                    near_text(t, near), (long long)lo, (long long)hi);
+    return complain(p, column_of(p, t.s), "%s is \"%s\"; write a whole number from %lld to %lld",
+                    what, near_text(t, near), (long long)lo, (long long)hi);
 }
 
 static int read_user(struct parser *p, struct entry *e, struct token *t)
@@ -198,8 +198,9 @@ static int read_user(struct parser *p, struct entry *e, struct token *t)
             return complain(p, column_of(p, c), "\"%s\" is no user name; write user@host",
                             near_text((struct token){t->s, at}, near));
     if (at == t->s || *t->s == '-')
-        return complain(p, column_of(p, t->s),
-                        "there is no user name in front of '@'; write user@host, or the host alone");
+        return complain(
+            p, column_of(p, t->s),
+            "there is no user name in front of '@'; write user@host, or the host alone");
     e->user = xstrndup(t->s, (size_t)(at - t->s));
     t->s = at + 1;
     return 0;
@@ -222,7 +223,8 @@ static int is_ipv6(const char *s, size_t n)
     return inet_pton(AF_INET6, text, &a) == 1;
 }
 
-/* "[address]" in front of t; t is moved behind it. 1: it was one, 0: it is no such thing, -1: bad. */
+/* "[address]" in front of t; t is moved behind it. 1: it was one, 0: it is no such thing, -1: bad.
+ */
 static int read_ipv6(struct parser *p, struct entry *e, struct token *t)
 {
     const char *close = memchr(t->s, ']', (size_t)(t->end - t->s));
@@ -252,8 +254,8 @@ static int read_names(struct parser *p, struct entry *e, struct token *t)
     char near[NEAR_BYTES + 4];
 
     if (is_ipv6(t->s, (size_t)(t->end - t->s)))
-        return complain(p, column_of(p, t->s),
-                        "an IPv6 address stands in brackets; write [%s]", near_text(*t, near));
+        return complain(p, column_of(p, t->s), "an IPv6 address stands in brackets; write [%s]",
+                        near_text(*t, near));
     if (nodelist_expand(&e->names, t->s, (size_t)(end - t->s), column_of(p, t->s), &err)) {
         if (sscanf(err.text, "column %d: %n", &column, &skip) != 1 || !skip)
             column = column_of(p, t->s);
@@ -313,7 +315,8 @@ static int unknown_word(struct parser *p, struct token t)
     else
         rc = complain(p, column_of(p, t.s),
                       "unknown word \"%s\"; behind a host come slots=, max_slots=, port= and "
-                      "devices=", near);
+                      "devices=",
+                      near);
     free(word);
     return rc;
 }
@@ -326,8 +329,10 @@ static int read_devices(struct parser *p, struct entry *e, struct token t)
     e->has_devices = 1;
     if (ids_parse(&e->devices, t.s, (size_t)(t.end - t.s), &at, &what) == 0)
         return 0;
-    return complain(p, column_of(p, t.s + at), "devices= has %s; write device ids such as "
-                                               "devices=4,5,6,7", what);
+    return complain(p, column_of(p, t.s + at),
+                    "devices= has %s; write device ids such as "
+                    "devices=4,5,6,7",
+                    what);
 }
 
 static int read_word(struct parser *p, struct entry *e, struct token t)
@@ -400,7 +405,8 @@ static int entry_check(struct parser *p, struct entry *e)
                         e->devices.n, e->devices.n == 1 ? "" : "s", (long long)e->slots,
                         e->slots == 1 ? "" : "s");
     if (e->max_slots != -1 && e->max_slots < e->slots)
-        return complain(p, column, "max_slots=%lld is below the %lld slots; raise it or leave it out",
+        return complain(p, column,
+                        "max_slots=%lld is below the %lld slots; raise it or leave it out",
                         (long long)e->max_slots, (long long)e->slots);
     if (p->hosts.n + e->names.n > NODELIST_MAX)
         return complain(p, column, "more than %d hosts; split the job or the file", NODELIST_MAX);
@@ -439,7 +445,8 @@ static void add_hosts(struct parser *p, const struct entry *e)
         if (before) {
             complain(p, column_of(p, e->spec),
                      "host \"%.64s\" was given on line %d already; give each host once, with all "
-                     "its slots", e->names.name[i], before);
+                     "its slots",
+                     e->names.name[i], before);
             return;
         }
         add_host(p, e, e->names.name[i]);
@@ -453,8 +460,10 @@ static int odd_bytes(struct parser *p, const char *s, const char *end)
         unsigned char c = (unsigned char)*s;
 
         if ((c < 0x20 && c != '\t') || c == 0x7f)
-            return complain(p, column_of(p, s), "a byte 0x%02x, which no text has; is this a "
-                                                "hostfile? Remove the byte", c);
+            return complain(p, column_of(p, s),
+                            "a byte 0x%02x, which no text has; is this a "
+                            "hostfile? Remove the byte",
+                            c);
     }
     return 0;
 }

@@ -1,4 +1,5 @@
-/* Who there is: hosts in order with slots, devices and how to log in. Pure but for hostfile_read. */
+/* Who there is: hosts in order with slots, devices and how to log in. Pure but for hostfile_read.
+ */
 #ifndef DS_HOSTFILE_H
 #define DS_HOSTFILE_H
 
@@ -6,12 +7,12 @@
 #include "engine/base/err.h"
 
 struct host {
-    char *name;   /* as written, brackets of IPv6 removed; owned */
-    char *user;   /* or NULL */
-    int port;     /* 0: default */
-    int *slot;    /* slot ids, sorted, unique; owned */
+    char *name; /* as written, brackets of IPv6 removed; owned */
+    char *user; /* or NULL */
+    int port;   /* 0: default */
+    int *slot;  /* slot ids, sorted, unique; owned */
     int nslots;
-    int *device;  /* [nslots] device id of each slot (equal to slot unless devices= was given) */
+    int *device;   /* [nslots] device id of each slot (equal to slot unless devices= was given) */
     int max_slots; /* 0: not given */
     int line;      /* where it stands; 0: not from a file */
 };
@@ -24,13 +25,13 @@ struct hosts {
 
 void hosts_clear(struct hosts *);
 
-/* Parses hostfile text (grammar: ds-hostfile(5)). name is what errors call the file. All errors of the file
- * in one go: "FILE:LINE:COLUMN: what; remedy". */
+/* Parses hostfile text (grammar: ds-hostfile(5)). name is what errors call the file. All errors of
+ * the file in one go: "FILE:LINE:COLUMN: what; remedy". */
 int hostfile_parse(struct hosts *, const char *name, const char *text, size_t len, struct err *);
 int hostfile_read(struct hosts *, const char *path, struct err *);
 
-/* Allocation sources: a file, "local" / "local:N" (N slots), "sim:NODESxSLOTS". local nodes: "local:2x1" =
- * two agents of one slot each on this machine. */
+/* Allocation sources: a file, "local" / "local:N" (N slots), "sim:NODESxSLOTS". local nodes:
+ * "local:2x1" = two agents of one slot each on this machine. */
 int hosts_source(struct hosts *, const char *spec, struct err *);
 
 /* --include / --exclude (at most one non-NULL), then --num_nodes, --num_gpus (-1: not given). */

@@ -11,7 +11,8 @@ struct ids {
     int n, cap;
 };
 
-/* Appends text[0..len). 0, or -1 with *at the offset of what is wrong and *what its name (static). */
+/* Appends text[0..len). 0, or -1 with *at the offset of what is wrong and *what its name (static).
+ */
 int ids_parse(struct ids *ids, const char *text, size_t len, size_t *at, const char **what);
 void ids_clear(struct ids *ids);
 int ids_has(const struct ids *ids, int id);

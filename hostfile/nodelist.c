@@ -16,9 +16,9 @@
 #include <string.h>
 
 enum {
-    NAME_BYTES = 255,  /* longest host name (DNS allows 253) */
-    DIGITS_MAX = 18,   /* longest number in brackets: fits 64 bits */
-    GROUPS_MAX = 8,    /* bracket groups in one item */
+    NAME_BYTES = 255, /* longest host name (DNS allows 253) */
+    DIGITS_MAX = 18,  /* longest number in brackets: fits 64 bits */
+    GROUPS_MAX = 8,   /* bracket groups in one item */
 };
 
 /* ---- reading ---- */
@@ -105,8 +105,9 @@ static int scan_range(struct scan *s, struct range *r)
     if (scan_number(s, &r->hi, &width))
         return -1;
     if (s->text[start] == '0' && width > 1 && width != r->width)
-        return refuse(s, start, "a range whose two ends are padded with zeros differently (write "
-                                "both with the same number of digits)");
+        return refuse(s, start,
+                      "a range whose two ends are padded with zeros differently (write "
+                      "both with the same number of digits)");
     if (r->hi < r->lo)
         return refuse(s, start, "a range that runs backwards (write the lower number first)");
     return 0;
@@ -134,8 +135,9 @@ static int scan_group(struct scan *s, struct piece *p)
             return 0;
         }
         if (s->text[s->at] != ',')
-            return refuse(s, s->at, "a character that does not belong in brackets (numbers, ranges "
-                                    "a-b and commas do)");
+            return refuse(s, s->at,
+                          "a character that does not belong in brackets (numbers, ranges "
+                          "a-b and commas do)");
         s->at++;
     }
 }
@@ -161,8 +163,9 @@ static int scan_literal(struct scan *s, struct piece *p)
         return refuse(s, s->at, "a ']' without a '[' before it");
     if (isspace((unsigned char)s->text[s->at]))
         return refuse(s, s->at, "a blank (separate names by commas alone)");
-    return refuse(s, s->at, "a character that no host name has (letters, digits, '.', '_' and '-' "
-                            "are allowed)");
+    return refuse(s, s->at,
+                  "a character that no host name has (letters, digits, '.', '_' and '-' "
+                  "are allowed)");
 }
 
 static int scan_item(struct scan *s, struct item *it)

@@ -1,5 +1,5 @@
-/* Allocation sources: where the list of hosts comes from. A file, this machine once or several times
- * over, or invented nodes for plans and tests. */
+/* Allocation sources: where the list of hosts comes from. A file, this machine once or several
+ * times over, or invented nodes for plans and tests. */
 #include "hostfile/hostfile.h"
 
 #include "engine/base/clock.h"
@@ -62,8 +62,10 @@ static int open_file(const char *path, struct err *err)
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0 && errno == ENOENT)
-        return fail_read(path, "there is no such file; check the name, or use --hosts local to run "
-                               "on this machine", err);
+        return fail_read(path,
+                         "there is no such file; check the name, or use --hosts local to run "
+                         "on this machine",
+                         err);
     if (fd < 0)
         return fail_read(path, strerror(errno), err);
     if (fstat(fd, &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -132,8 +134,10 @@ static int read_shape(const char *s, int64_t v[2])
 
 static int refuse_shape(const char *spec, const char *forms, struct err *err)
 {
-    return err_set(err, ERR_INPUT, "\"%.64s\" is no list of hosts; write %s, with 1 to %d nodes and "
-                                   "1 to %d slots in all", spec, forms, NODELIST_MAX, SLOTS_MAX);
+    return err_set(err, ERR_INPUT,
+                   "\"%.64s\" is no list of hosts; write %s, with 1 to %d nodes and "
+                   "1 to %d slots in all",
+                   spec, forms, NODELIST_MAX, SLOTS_MAX);
 }
 
 static int shape_ok(const int64_t v[2])
@@ -182,7 +186,8 @@ int hosts_source(struct hosts *h, const char *spec, struct err *err)
     if (strncmp(spec, "sim:", 4) == 0)
         return source_sim(h, spec, spec + 4, err);
     if (!*spec)
-        return err_set(err, ERR_INPUT, "the name of the hostfile is empty; name a file, or "
-                                       "local:SLOTS");
+        return err_set(err, ERR_INPUT,
+                       "the name of the hostfile is empty; name a file, or "
+                       "local:SLOTS");
     return hostfile_read(h, spec, err);
 }

@@ -1,9 +1,10 @@
 /* Samples: see data.h.
  *
- * The files of a list are one stream of tokens, cut into windows of T + 1 that share their end: window
- * w is tokens [w*T, w*T + T], so every token but the first is a target exactly once. When no
- * validation files are named, the stream's last valid_split share is the validation split; no window
- * crosses the border. A struct data is read-only after data_open, so any number of threads may sample.
+ * The files of a list are one stream of tokens, cut into windows of T + 1 that share their end:
+ * window w is tokens [w*T, w*T + T], so every token but the first is a target exactly once. When no
+ * validation files are named, the stream's last valid_split share is the validation split; no
+ * window crosses the border. A struct data is read-only after data_open, so any number of threads
+ * may sample.
  */
 #include "engine/data/data.h"
 
@@ -58,8 +59,13 @@ static int same_kind(const struct data_file *a, const struct data_file *b, struc
         return 0;
     return err_set(err, ERR_INPUT_FILE,
                    "%s holds %s and %s holds %s; use files of one kind in [data]", a->path,
-                   a->width == 1 ? "text" : a->width == 2 ? "16-bit tokens" : "32-bit tokens", b->path,
-                   b->width == 1 ? "text" : b->width == 2 ? "16-bit tokens" : "32-bit tokens");
+                   a->width == 1   ? "text"
+                   : a->width == 2 ? "16-bit tokens"
+                                   : "32-bit tokens",
+                   b->path,
+                   b->width == 1   ? "text"
+                   : b->width == 2 ? "16-bit tokens"
+                                   : "32-bit tokens");
 }
 
 static int add_file(struct stream *s, const char *path, enum data_kind kind, struct err *err)
@@ -87,11 +93,15 @@ static int add_entry(struct stream *s, const char *entry, const char *key, enum 
         return add_file(s, entry, kind, err);
     rc = glob(entry, GLOB_NOSORT | GLOB_ERR, NULL, &g);
     if (rc == GLOB_NOMATCH || (rc == 0 && g.gl_pathc == 0))
-        rc = err_set(err, ERR_INPUT_FILE, "[data] %s: no file matches %s; check the pattern and the "
-                                          "working folder", key, entry);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "[data] %s: no file matches %s; check the pattern and the "
+                     "working folder",
+                     key, entry);
     else if (rc)
-        rc = err_set(err, ERR_INPUT_FILE, "[data] %s: cannot read the folder of %s; check its "
-                                          "permissions", key, entry);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "[data] %s: cannot read the folder of %s; check its "
+                     "permissions",
+                     key, entry);
     if (rc == 0)
         qsort(g.gl_pathv, g.gl_pathc, sizeof *g.gl_pathv, path_cmp);
     for (size_t i = 0; rc == 0 && i < g.gl_pathc; i++)
@@ -139,18 +149,21 @@ static int check_ids(struct data *d, const struct stream *s, int64_t vocab, stru
         if (max + 1 > d->vocab)
             d->vocab = max + 1;
         if (vocab && max >= vocab && f->width == 1)
-            return err_set(err, ERR_INPUT, "the model's vocabulary of %lld is too small for text, "
-                                           "which needs 256; set [model] vocab_size = 256",
+            return err_set(err, ERR_INPUT,
+                           "the model's vocabulary of %lld is too small for text, "
+                           "which needs 256; set [model] vocab_size = 256",
                            (long long)vocab);
         if (vocab && max >= vocab)
-            return err_set(err, ERR_INPUT_FILE,
-                           "%s: token %lld has id %lld and the model's vocabulary ends at %lld; use "
-                           "the data made for this tokenizer, or raise [model] vocab_size",
-                           f->path, (long long)where, (long long)max, (long long)vocab - 1);
+            return err_set(
+                err, ERR_INPUT_FILE,
+                "%s: token %lld has id %lld and the model's vocabulary ends at %lld; use "
+                "the data made for this tokenizer, or raise [model] vocab_size",
+                f->path, (long long)where, (long long)max, (long long)vocab - 1);
         if (max > INT32_MAX)
-            return err_set(err, ERR_INPUT_FILE, "%s: token %lld has id %lld, which no model has; make "
-                                                "the file anew", f->path, (long long)where,
-                           (long long)max);
+            return err_set(err, ERR_INPUT_FILE,
+                           "%s: token %lld has id %lld, which no model has; make "
+                           "the file anew",
+                           f->path, (long long)where, (long long)max);
     }
     return 0;
 }
@@ -162,16 +175,17 @@ static int check_length(const struct data *d, enum data_split split, int own_fil
     if (data_samples(d, split) > 0)
         return 0;
     if (split == DATA_TRAIN)
-        return err_set(err, ERR_INPUT_FILE,
-                       "[data] train has %lld tokens and one sample of seq_len = %lld needs %lld; use "
-                       "more text or a shorter seq_len", (long long)p->tokens,
-                       (long long)d->seq_len, (long long)d->seq_len + 1);
-    return err_set(err, ERR_INPUT_FILE,
-                   "[data] %s %lld tokens for validation and one sample of seq_len = %lld needs %lld; "
-                   "use more text or a shorter seq_len%s",
-                   own_files ? "valid has" : "valid_split leaves", (long long)p->tokens,
-                   (long long)d->seq_len, (long long)d->seq_len + 1,
-                   own_files ? "" : ", or set valid_split = 0 for none");
+        return err_set(
+            err, ERR_INPUT_FILE,
+            "[data] train has %lld tokens and one sample of seq_len = %lld needs %lld; use "
+            "more text or a shorter seq_len",
+            (long long)p->tokens, (long long)d->seq_len, (long long)d->seq_len + 1);
+    return err_set(
+        err, ERR_INPUT_FILE,
+        "[data] %s %lld tokens for validation and one sample of seq_len = %lld needs %lld; "
+        "use more text or a shorter seq_len%s",
+        own_files ? "valid has" : "valid_split leaves", (long long)p->tokens, (long long)d->seq_len,
+        (long long)d->seq_len + 1, own_files ? "" : ", or set valid_split = 0 for none");
 }
 
 static void hash_stream(struct hash_state *h, const struct stream *s, const char *role)
@@ -361,8 +375,10 @@ int data_sample(const struct data *d, enum data_split split, uint64_t p, int32_t
     uint64_t window = p;
 
     if (n == 0 || (split == DATA_VALID && p >= n))
-        return err_set(err, ERR_JOB_INTERNAL, "sample %llu of %llu in the %s split was asked for; this "
-                                              "is a bug", (unsigned long long)p, (unsigned long long)n,
+        return err_set(err, ERR_JOB_INTERNAL,
+                       "sample %llu of %llu in the %s split was asked for; this "
+                       "is a bug",
+                       (unsigned long long)p, (unsigned long long)n,
                        split == DATA_TRAIN ? "training" : "validation");
     if (split == DATA_TRAIN)
         window = rng_permute(d->seed, p / n, p % n, n);

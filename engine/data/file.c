@@ -1,7 +1,8 @@
-/* Token files: telling what a file is, checking every number of its header against its size, mapping it.
+/* Token files: telling what a file is, checking every number of its header against its size,
+ * mapping it.
  *
- * Whatever passes here can be read without a further check: token[0 .. tokens) lies inside the map. The
- * one thing that a later reader still checks is an id against the model's vocabulary.
+ * Whatever passes here can be read without a further check: token[0 .. tokens) lies inside the map.
+ * The one thing that a later reader still checks is an id against the model's vocabulary.
  */
 #include "engine/data/file.h"
 
@@ -58,15 +59,20 @@ static int wrong_magic(const char *name, uint32_t magic, struct err *err)
     const char *other = other_magic(magic);
 
     if (other)
-        return err_set(err, ERR_INPUT_FILE, "%s is %s and holds no tokens; name a token file in "
-                                            "[data]", name, other);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s is %s and holds no tokens; name a token file in "
+                       "[data]",
+                       name, other);
     if (bin_is(&(uint32_t){__builtin_bswap32(magic)}, 4))
-        return err_set(err, ERR_INPUT_FILE, "%s was written on a big-endian machine; make it anew "
-                                            "with `ds-launch data`", name);
-    return err_set(err, ERR_INPUT_FILE,
-                   "%s does not begin with the number of an llm.c token file (%d or %d, not %u); make "
-                   "token files with `ds-launch data`, or set [data] kind = text to train on its bytes",
-                   name, BIN_MAGIC_U16, BIN_MAGIC_U32, magic);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s was written on a big-endian machine; make it anew "
+                       "with `ds-launch data`",
+                       name);
+    return err_set(
+        err, ERR_INPUT_FILE,
+        "%s does not begin with the number of an llm.c token file (%d or %d, not %u); make "
+        "token files with `ds-launch data`, or set [data] kind = text to train on its bytes",
+        name, BIN_MAGIC_U16, BIN_MAGIC_U32, magic);
 }
 
 int bin_header_read(struct bin_header *h, const char *name, const void *data, size_t n,
@@ -77,31 +83,36 @@ int bin_header_read(struct bin_header *h, const char *name, const void *data, si
     int want, width;
 
     if (n < 4)
-        return err_set(err, ERR_INPUT_FILE, "%s is cut short: %llu bytes are no token file; copy it "
-                                            "again", name, (unsigned long long)file_bytes);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s is cut short: %llu bytes are no token file; copy it "
+                       "again",
+                       name, (unsigned long long)file_bytes);
     magic = word(data, 0);
     if (!bin_is(data, n))
         return wrong_magic(name, magic, err);
     if (n < BIN_HEADER_BYTES || file_bytes < BIN_HEADER_BYTES)
-        return err_set(err, ERR_INPUT_FILE, "%s is cut short inside its header (%llu of %d bytes); "
-                                            "copy it again", name, (unsigned long long)file_bytes,
-                       BIN_HEADER_BYTES);
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s is cut short inside its header (%llu of %d bytes); "
+                       "copy it again",
+                       name, (unsigned long long)file_bytes, BIN_HEADER_BYTES);
     width = magic == BIN_MAGIC_U16 ? 2 : 4;
     want = width == 2 ? BIN_VERSION_U16 : BIN_VERSION_U32;
     version = word(data, 1);
     count = word(data, 2);
     if (version != (uint32_t)want)
-        return err_set(err, ERR_INPUT_FILE, "%s is a token file of version %u and version %d is "
-                                            "known; make it anew with `ds-launch data`",
+        return err_set(err, ERR_INPUT_FILE,
+                       "%s is a token file of version %u and version %d is "
+                       "known; make it anew with `ds-launch data`",
                        name, version, want);
     tokens = (int64_t)((file_bytes - BIN_HEADER_BYTES) / (unsigned)width);
     if ((file_bytes - BIN_HEADER_BYTES) % (unsigned)width || count != (uint32_t)tokens)
-        return err_set(err, ERR_INPUT_FILE,
-                       "%s %s: its header counts %u tokens and its size makes %lld of %d bytes%s; copy "
-                       "it again or make it anew", name,
-                       count > (uint64_t)tokens ? "is cut short" : "has a wrong size", count,
-                       (long long)tokens, width,
-                       (file_bytes - BIN_HEADER_BYTES) % (unsigned)width ? " and a part" : "");
+        return err_set(
+            err, ERR_INPUT_FILE,
+            "%s %s: its header counts %u tokens and its size makes %lld of %d bytes%s; copy "
+            "it again or make it anew",
+            name, count > (uint64_t)tokens ? "is cut short" : "has a wrong size", count,
+            (long long)tokens, width,
+            (file_bytes - BIN_HEADER_BYTES) % (unsigned)width ? " and a part" : "");
     if (tokens == 0)
         return err_set(err, ERR_INPUT_FILE, "%s holds no tokens; leave it out of [data]", name);
     *h = (struct bin_header){width, tokens};
@@ -125,13 +136,16 @@ static int map_file(struct data_file *f, struct err *err)
     int fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 
     if (fd < 0)
-        return err_set(err, ERR_INPUT_FILE, "cannot open the data file %s: %m; check the name and "
-                                            "its permissions", f->path);
+        return err_set(err, ERR_INPUT_FILE,
+                       "cannot open the data file %s: %m; check the name and "
+                       "its permissions",
+                       f->path);
     if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
         close(fd);
-        return err_set(err, ERR_INPUT_FILE, "the data file %s is %s; name regular files, or a "
-                                            "pattern such as DIR/*.txt", f->path,
-                       S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
+        return err_set(err, ERR_INPUT_FILE,
+                       "the data file %s is %s; name regular files, or a "
+                       "pattern such as DIR/*.txt",
+                       f->path, S_ISDIR(st.st_mode) ? "a folder" : "no regular file");
     }
     if (st.st_size == 0) {
         close(fd);
@@ -143,8 +157,10 @@ static int map_file(struct data_file *f, struct err *err)
     close(fd);
     if (f->map == MAP_FAILED) {
         f->map = NULL;
-        return err_set(err, ERR_INPUT_FILE, "cannot map the data file %s (%zu bytes): %m; copy it to "
-                                            "a local disk", f->path, f->map_bytes);
+        return err_set(err, ERR_INPUT_FILE,
+                       "cannot map the data file %s (%zu bytes): %m; copy it to "
+                       "a local disk",
+                       f->path, f->map_bytes);
     }
     return 0;
 }
@@ -156,14 +172,20 @@ static int looks_bin(const struct data_file *f)
     return bin_is(f->map, f->map_bytes) || (n > 4 && strcmp(f->path + n - 4, ".bin") == 0);
 }
 
-/* What a person names by mistake: archives, checkpoints, programs. All have zero bytes early, or are
- * known by how they begin. */
+/* What a person names by mistake: archives, checkpoints, programs. All have zero bytes early, or
+ * are known by how they begin. */
 static int check_text(const struct data_file *f, struct err *err)
 {
     static const struct {
         const char *magic, *what;
-    } known[] = {{"\x1f\x8b", "gzip"}, {"PK\x03\x04", "zip"}, {"\xfd" "7zXZ", "xz"},
-                 {"\x28\xb5\x2f\xfd", "zstd"}, {"BZh", "bzip2"}, {"%PDF-", "PDF"}};
+    } known[] = {{"\x1f\x8b", "gzip"},
+                 {"PK\x03\x04", "zip"},
+                 {"\xfd"
+                  "7zXZ",
+                  "xz"},
+                 {"\x28\xb5\x2f\xfd", "zstd"},
+                 {"BZh", "bzip2"},
+                 {"%PDF-", "PDF"}};
     size_t look = f->map_bytes < LOOK_BYTES ? f->map_bytes : LOOK_BYTES;
     const uint8_t *zero = memchr(f->map, 0, look);
 
@@ -173,13 +195,15 @@ static int check_text(const struct data_file *f, struct err *err)
         if (f->map_bytes >= n && memcmp(f->map, known[i].magic, n) == 0)
             return err_set(err, ERR_INPUT_FILE,
                            "the data file %s is %s data and no plain text; unpack it first, or set "
-                           "[data] kind = text to train on its bytes", f->path, known[i].what);
+                           "[data] kind = text to train on its bytes",
+                           f->path, known[i].what);
     }
     if (zero)
-        return err_set(err, ERR_INPUT_FILE,
-                       "the data file %s is no plain text (byte %zu is zero); name a text or a token "
-                       "file, or set [data] kind = text to train on its bytes", f->path,
-                       (size_t)(zero - (const uint8_t *)f->map));
+        return err_set(
+            err, ERR_INPUT_FILE,
+            "the data file %s is no plain text (byte %zu is zero); name a text or a token "
+            "file, or set [data] kind = text to train on its bytes",
+            f->path, (size_t)(zero - (const uint8_t *)f->map));
     return 0;
 }
 
@@ -218,13 +242,13 @@ void data_file_close(struct data_file *f)
     *f = (struct data_file){0};
 }
 
-#define MAX_LOOP(type)                                                                             \
-    do {                                                                                           \
-        const type *t = (const type *)(const void *)f->token;                                      \
-        type m = 0;                                                                                \
-        for (int64_t i = 0; i < f->tokens; i++)                                                    \
-            m = t[i] > m ? t[i] : m;                                                               \
-        max = m;                                                                                   \
+#define MAX_LOOP(type)                                        \
+    do {                                                      \
+        const type *t = (const type *)(const void *)f->token; \
+        type m = 0;                                           \
+        for (int64_t i = 0; i < f->tokens; i++)               \
+            m = t[i] > m ? t[i] : m;                          \
+        max = m;                                              \
     } while (0)
 
 uint32_t data_file_max(const struct data_file *f, int64_t *where)

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* llm.c's token files: 256 int32 of header (magic, version, count, zeros), then the ids, little-endian. */
+/* llm.c's token files: 256 int32 of header (magic, version, count, zeros), then the ids,
+ * little-endian. */
 enum {
     BIN_HEADER_BYTES = 1024,
     BIN_MAGIC_U16 = 20240520, /* GPT-2 ids, uint16 */
@@ -36,11 +37,11 @@ int bin_header_read(struct bin_header *h, const char *name, const void *data, si
 void bin_header_write(uint8_t out[BIN_HEADER_BYTES], int width, int64_t tokens);
 
 struct data_file {
-    char *path;         /* owned */
+    char *path;          /* owned */
     enum data_kind kind; /* DATA_TEXT or DATA_BIN */
-    int width;          /* bytes per token: 1 text, 2 or 4 .bin */
+    int width;           /* bytes per token: 1 text, 2 or 4 .bin */
     int64_t tokens;
-    void *map;          /* the whole file; owned */
+    void *map; /* the whole file; owned */
     size_t map_bytes;
     const uint8_t *token; /* the first one, inside map */
 };

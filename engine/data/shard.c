@@ -1,8 +1,8 @@
 /* ds-rank data: text files into llm.c token files.
  *
- * The tokens are the bytes of the files, as 16-bit ids, in the order given; with --doc-token each file
- * begins with that id. A shard is written under a temporary name in its own folder, synced and renamed, so
- * a file of the final name is always whole. This is a program: it prints.
+ * The tokens are the bytes of the files, as 16-bit ids, in the order given; with --doc-token each
+ * file begins with that id. A shard is written under a temporary name in its own folder, synced and
+ * renamed, so a file of the final name is always whole. This is a program: it prints.
  */
 #include "engine/data/data.h"
 
@@ -35,8 +35,8 @@ struct writer {
     const struct options *opt;
     char *path, *temp; /* of the open shard; owned; NULL: none open */
     int fd;
-    int shard;         /* number of the open or next shard */
-    int64_t tokens;    /* in the open shard */
+    int shard;      /* number of the open or next shard */
+    int64_t tokens; /* in the open shard */
     int64_t total;
     uint16_t *id; /* [CHUNK] not yet written; owned */
     int n;
@@ -260,7 +260,8 @@ static const char usage[] =
     "Turns text files into a token file that [data] train and valid read: one token a byte.\n"
     "\n"
     "  --shard-tokens N  begin a new file after N tokens: OUT_000000.bin, OUT_000001.bin, ...\n"
-    "  --doc-token ID    put this id (0 to 65535) in front of each text; set [data] doc_token to it\n"
+    "  --doc-token ID    put this id (0 to 65535) in front of each text; set [data] doc_token to "
+    "it\n"
     "  --force           replace what is there\n"
     "  --help            this text\n";
 
@@ -308,8 +309,9 @@ int data_main(int argc, char **argv)
     int rc = read_options(&opt, argc, argv, &err);
 
     if (rc == 0 && argc - optind < 2)
-        rc = err_set(&err, ERR_INPUT, "name the file to make and at least one text; see ds-launch "
-                                      "data --help");
+        rc = err_set(&err, ERR_INPUT,
+                     "name the file to make and at least one text; see ds-launch "
+                     "data --help");
     if (rc == 0) {
         opt.out = argv[optind];
         rc = make_shards(&opt, argc - optind - 1, argv + optind + 1, &err);

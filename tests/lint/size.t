@@ -7,28 +7,29 @@ sources() {
     find hostfile launcher elastic engine kernels -name '*.[ch]' -o -name '*.cu' | sort
 }
 
-report() { # report NAME, complaints on stdin
-    local found
-    found=$(cat)
+report() { # report NAME COMPLAINTS
     n=$((n + 1))
-    if [ -z "$found" ]; then
+    if [ -z "$2" ]; then
         echo "ok $n - $1"
     else
         echo "not ok $n - $1"
-        sed 's/^/# /' <<<"$found"
+        sed 's/^/# /' <<<"$2"
     fi
 }
 
 echo "1..3"
-sources | xargs awk 'FNR == 1 && NR > 1 && last > 600 { print name ": " last " lines" }
-    { name = FILENAME; last = FNR } END { if (last > 600) print name ": " last " lines" }' |
-    report "files of at most 600 lines"
+report "files of at most 600 lines" "$(sources | xargs awk '
+    FNR == 1 && NR > 1 && last > 600 { print name ": " last " lines" }
+    { name = FILENAME; last = FNR }
+    END { if (last > 600) print name ": " last " lines" }')"
 # A function's body stands between a { and a } in the first column.
-sources | xargs awk '
+report "functions of at most 60 lines" "$(sources | xargs awk '
     /^[A-Za-z_].*\(/ { head = $0 }
     /^\{/ { start = FNR }
-    /^\}/ { if (start && FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines: " head; start = 0 }' |
-    report "functions of at most 60 lines"
-find hostfile launcher elastic engine kernels templates doc tests -name README.md | xargs awk '
-    FNR == 61 { print FILENAME ": more than 60 lines" }' |
-    report "a folder's README of at most 60 lines"
+    /^\}/ {
+        if (start && FNR - start > 60) print FILENAME ":" start ": " FNR - start " lines: " head
+        start = 0
+    }')"
+report "a folder's README of at most 60 lines" "$(
+    find hostfile launcher elastic engine kernels templates doc tests -name README.md |
+        xargs awk 'FNR == 61 { print FILENAME ": more than 60 lines" }')"
