@@ -260,22 +260,21 @@ static int commit(struct ckpt_writer *w, const struct ckpt_file *files, int *mov
     return rc;
 }
 
-/* Puts around a failure what the user wants to know: which save, and what is still there. */
+/* Puts around a failure what the user wants to know: which save, what is still there, what to do.
+ */
 static void explain(const struct ckpt_writer *w, struct err *err)
 {
     struct step_folder *list;
     int n = step_list(w->dir, &list);
     struct err cause = *err;
-    char left[256] = "there is no older one";
+    char left[64] = "there is no older one";
 
-    while (n && list[n - 1].step == w->step)
-        n--;
     if (n)
         snprintf(left, sizeof left, "the older one of step %lld is whole",
                  (long long)list[n - 1].step);
-    err_set(err, cause.code,
-            "the checkpoint of step %lld was not written: %.700s; %s; see that %.150s has room",
-            (long long)w->step, cause.text, left, w->dir);
+    err_set(err, cause.code, "the checkpoint of step %lld was not written: %.800s; %s%s",
+            (long long)w->step, cause.text, left,
+            strstr(cause.text, strerror(ENOSPC)) ? "; make room there" : "");
     free(list);
 }
 

@@ -124,7 +124,7 @@ static void look_at_saves(struct train *t, int block)
         if (rc > 0)
             train_report_snapshot(t, step);
         else
-            train_report_text(t, "checkpoint of step %lld not written: %s", (long long)step, err.text);
+            train_report_text(t, "%s", err.text);
         block = 0;
     }
 }

@@ -3,6 +3,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 #include "engine/base/hash.h"
+#include "engine/base/log.h"
 #include "engine/base/parse.h"
 #include "engine/base/wire.h"
 
@@ -13,6 +14,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -270,6 +272,39 @@ static void wire_refuses(void **state)
     assert_false(reader_done(&r)); /* something is left */
 }
 
+/* A message is one write of one line, whatever its length. */
+static void messages(void **state)
+{
+    char text[8192], big[5000];
+    int keep = dup(2), pipe_[2], saved;
+    enum log_level level;
+    ssize_t n;
+
+    (void)state;
+    assert_int_equal(pipe(pipe_), 0);
+    dup2(pipe_[1], 2);
+    memset(big, 'x', sizeof big - 1);
+    big[sizeof big - 1] = 0;
+    log_open("prog");
+    errno = ENOENT;
+    log_warn("a %d: %m", 7);
+    saved = errno;
+    log_debug("not seen");
+    log_error("%s", big);
+    dup2(keep, 2);
+    close(keep);
+    close(pipe_[1]);
+    n = read(pipe_[0], text, sizeof text);
+    close(pipe_[0]);
+    assert_int_equal(saved, ENOENT);
+    assert_true(n > 4000 && n < 5000 && text[n - 1] == '\n');
+    assert_memory_equal(text, "prog: warning: a 7: No such file or directory\nprog: xxx", 55);
+    assert_memory_equal(text + n - 4, "...\n", 4);
+    assert_int_equal(log_level_parse("Critical", &level), 0);
+    assert_int_equal(level, LOG_ERROR);
+    assert_int_equal(log_level_parse("loud", &level), -1);
+}
+
 /* XXH3-64 of nothing under seed 0 is a published constant. */
 static void hashes(void **state)
 {
@@ -297,7 +332,7 @@ int main(void)
         cmocka_unit_test(real_numbers), cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(words),        cmocka_unit_test(globs),
         cmocka_unit_test(wire_bytes),   cmocka_unit_test(wire_refuses),
-        cmocka_unit_test(hashes),
+        cmocka_unit_test(hashes),       cmocka_unit_test(messages),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

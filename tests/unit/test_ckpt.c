@@ -82,11 +82,29 @@ static void world_clear(void)
 
 struct rank {
     struct boot boot;
-    const char *dir;
+    const char *dir, *from; /* from: the checkpoint whose data is saved; NULL: value_of */
     int64_t step, keep;
     int rc;
     struct err err;
 };
+
+/* This rank's share of the data. */
+static int fill(const struct rank *k, struct ckpt_entry *own, int n, struct err *err)
+{
+    struct ckpt *c;
+    int rc;
+
+    for (int t = 0; t < n && !k->from; t++)
+        for (uint64_t i = 0; i < own[t].count; i++)
+            own[t].data[i] = value_of(t, own[t].first + i, k->step);
+    if (!k->from)
+        return 0;
+    if (ckpt_open(&c, k->from, err) < 0)
+        return -1;
+    rc = ckpt_read(c, own, n, err);
+    ckpt_close(c);
+    return rc;
+}
 
 static void *rank_main(void *arg)
 {
@@ -98,13 +116,11 @@ static void *rank_main(void *arg)
     int64_t step = -1;
     int n = share(k->boot.rank, k->boot.world, own, room);
 
-    for (int t = 0; t < TENSORS; t++) {
+    for (int t = 0; t < TENSORS; t++)
         all[t] = entry_of(t);
-        for (uint64_t i = 0; i < own[t].count; i++)
-            own[t].data[i] = value_of(t, own[t].first + i, k->step);
-    }
     k->rc = -1;
-    if (ckpt_writer_create(&w, k->dir, &k->boot, k->keep, &k->err) < 0)
+    if (fill(k, own, n, &k->err) < 0 ||
+        ckpt_writer_create(&w, k->dir, &k->boot, k->keep, &k->err) < 0)
         return NULL;
     if (ckpt_save(w, &meta, own, n, all, TENSORS, &k->err) == 0) {
         memset(room, 0, sizeof room); /* the save has its copy */
@@ -115,7 +131,8 @@ static void *rank_main(void *arg)
 }
 
 /* Saves a step on n ranks. 1 or -1, and rank 0's error. */
-static int save(const char *dir, int n, int64_t step, int64_t keep, struct err *err)
+static int save_from(const char *from, const char *where, int n, int64_t step, int64_t keep,
+                     struct err *err)
 {
     struct rank rank[WORLD_MAX];
     pthread_t thread[WORLD_MAX];
@@ -123,7 +140,8 @@ static int save(const char *dir, int n, int64_t step, int64_t keep, struct err *
     memset(rank, 0, sizeof rank);
     for (int r = 0; r < n; r++) {
         rank[r].boot = (struct boot){.rank = r, .world = n, .abort_fd = -1, .put = put, .get = get};
-        rank[r].dir = dir;
+        rank[r].dir = where;
+        rank[r].from = from;
         rank[r].step = step;
         rank[r].keep = keep;
         assert_int_equal(pthread_create(&thread[r], NULL, rank_main, &rank[r]), 0);
@@ -135,6 +153,11 @@ static int save(const char *dir, int n, int64_t step, int64_t keep, struct err *
     world_clear();
     *err = rank[0].err;
     return rank[0].rc;
+}
+
+static int save(const char *where, int n, int64_t step, int64_t keep, struct err *err)
+{
+    return save_from(NULL, where, n, step, keep, err);
 }
 
 static int has(const char *text, const char *part)
@@ -240,6 +263,42 @@ static void three_ranks_to_any(void **state)
     ckpt_close(c);
     assert_false(exists(dir, ".step-20.tmp"));
     assert_false(exists(dir, ".seen"));
+}
+
+static int same_file(const char *a, const char *b)
+{
+    static char text[2][1 << 16];
+    size_t n[2];
+
+    for (int i = 0; i < 2; i++) {
+        FILE *f = fopen(i ? b : a, "r");
+
+        assert_non_null(f);
+        n[i] = fread(text[i], 1, sizeof text[i], f);
+        fclose(f);
+    }
+    return n[0] > 0 && n[0] == n[1] && memcmp(text[0], text[1], n[0]) == 0;
+}
+
+/* From 3 ranks to 2 and back to 3: the files are byte-equal. */
+static void there_and_back(void **state)
+{
+    static const char *const files[] = {"manifest.json", "rank-0.safetensors", "rank-1.safetensors",
+                                        "rank-2.safetensors"};
+    struct err err;
+    char two[300], three[300], a[400], b[400];
+
+    (void)state;
+    snprintf(two, sizeof two, "%s/two", run);
+    snprintf(three, sizeof three, "%s/three", run);
+    assert_int_equal(save(dir, 3, 5, 0, &err), 1);
+    assert_int_equal(save_from(dir, two, 2, 5, 0, &err), 1);
+    assert_int_equal(save_from(two, three, 3, 5, 0, &err), 1);
+    for (int i = 0; i < 4; i++) {
+        snprintf(a, sizeof a, "%s/step-5/%s", dir, files[i]);
+        snprintf(b, sizeof b, "%s/step-5/%s", three, files[i]);
+        assert_true(same_file(a, b));
+    }
 }
 
 static void keeps_the_newest(void **state)
@@ -457,6 +516,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(three_ranks_to_any, setup, teardown),
+        cmocka_unit_test_setup_teardown(there_and_back, setup, teardown),
         cmocka_unit_test_setup_teardown(keeps_the_newest, setup, teardown),
         cmocka_unit_test_setup_teardown(latest_is_broken, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk_anywhere, setup, teardown),
