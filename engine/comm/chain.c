@@ -20,6 +20,8 @@
 #include <string.h>
 
 #define RING 4
+#define PIECES 8 /* at least, of what is large enough to overlap */
+#define LEAST_BYTES 65536
 enum { FORWARD, BACK };
 
 struct piece {
@@ -119,8 +121,11 @@ static int last_run_of(const struct group *g, int node)
 static void add_pieces(struct group *g, struct span s, int origin)
 {
     struct chain *c = g->chain;
-    int64_t step = (int64_t)(SLOT_BYTES / (c->acc > c->bytes ? c->acc : c->bytes));
+    int64_t widest = (int64_t)(c->acc > c->bytes ? c->acc : c->bytes);
+    int64_t step = (s.hi - s.lo) * widest / PIECES;
 
+    step = step < LEAST_BYTES ? LEAST_BYTES : step > (int64_t)SLOT_BYTES ? (int64_t)SLOT_BYTES : step;
+    step /= widest;
     for (int64_t lo = s.lo; lo < s.hi; lo += step) {
         ARRAY_GROW(c->piece, c->npieces, c->cap);
         c->piece[c->npieces++] = (struct piece){lo, s.hi - lo < step ? s.hi - lo : step, origin};
@@ -166,21 +171,63 @@ static int carries(const struct chain *c, const struct piece *p, int link, int d
     return dir == FORWARD ? link >= p->origin : link < p->origin;
 }
 
+/* Every rank of the node has pulled what the node owns. */
+static int pulled(const struct group *g, const struct piece *p)
+{
+    return !coll_reduces(g->chain->op) &&
+           g->run[p->origin].node == g->node_of[g->core.base.rank];
+}
+
+/* Where a piece is received: in this rank's own memory when it is final and wanted whole. */
+static char *landing(const struct group *g, const struct stage *s, int dir, const struct piece *p)
+{
+    const struct chain *c = g->chain;
+    const struct flow *f = &s->flow[dir];
+    struct span want = coll_out(g, c->op, g->core.base.rank);
+
+    if ((coll_reduces(c->op) && dir == FORWARD) || pulled(g, p) || want.lo > p->lo ||
+        want.hi < p->lo + p->n)
+        return f->buf[f->in % RING];
+    return g->out[g->seat] + p->lo * (int64_t)c->bytes;
+}
+
 /* A piece that came from elsewhere, or a result, to whoever of this node wants it. */
 static void deliver(struct group *g, const struct piece *p, const char *data)
 {
     const struct chain *c = g->chain;
 
-    if (!coll_reduces(c->op) && g->run[p->origin].node == g->node_of[g->core.base.rank])
-        return; /* every rank of the node has pulled it */
+    if (pulled(g, p))
+        return;
     for (int i = 0; i < g->nlocal; i++) {
         struct span want = span_cut(coll_out(g, c->op, g->local[i]), p->lo, p->lo + p->n);
 
-        if (want.hi > want.lo)
+        if (want.hi > want.lo && g->out[i] + p->lo * (int64_t)c->bytes != data)
             memcpy(g->out[i] + want.lo * (int64_t)c->bytes,
                    data + (size_t)(want.lo - p->lo) * c->bytes,
                    (size_t)(want.hi - want.lo) * c->bytes);
     }
+}
+
+/* The end of the chain in one pass, when partial sums and results have one type: src[] holds n ranks. */
+static void turn(struct group *g, struct stage *s, const struct piece *p, int at, int n)
+{
+    const struct chain *c = g->chain;
+    struct flow *back = &s->flow[BACK];
+    int ndst = 0;
+
+    memmove(g->src + 1, g->src, (size_t)n * sizeof *g->src);
+    g->src[0] = s->flow[FORWARD].buf[at % RING];
+    for (int i = 0; i < g->nlocal; i++) {
+        struct span want = span_cut(coll_out(g, c->op, g->local[i]), p->lo, p->lo + p->n);
+
+        if (want.hi > want.lo) /* a piece lies in one slice: wanted whole or not at all */
+            g->dst[ndst++] = g->out[i] + p->lo * (int64_t)c->bytes;
+    }
+    if (!ndst)
+        g->dst[ndst++] = back->buf[at % RING];
+    reduce_many(g->dst, ndst, g->src, n + 1, p->n, c->op->reduce, c->op->dtype);
+    back->data[at % RING] = g->dst[0];
+    back->in = at + 1;
 }
 
 /* Adds the run's ranks to what came (have) or begins with them; at the end of the chain, turns round. */
@@ -194,6 +241,10 @@ static void add_run(struct group *g, struct stage *s, const struct piece *p, int
     for (int i = 0; i < n; i++)
         g->src[i] = g->in[g->seat_of[run->first + i]] + p->lo * (int64_t)c->bytes;
     f->data[at % RING] = f->buf[at % RING];
+    if (have && f->out_link < 0 && c->acc == c->bytes) {
+        turn(g, s, p, at, n);
+        return;
+    }
     if (!have && n == 1 && c->acc == c->bytes)
         f->data[at % RING] = g->src[0]; /* sent from where it lies */
     else
@@ -216,8 +267,8 @@ static void take(struct group *g, struct stage *s, int dir, int got)
     if (coll_reduces(c->op) && dir == FORWARD) {
         add_run(g, s, p, f->in, got);
     } else if (got) {
-        f->data[f->in % RING] = f->buf[f->in % RING];
-        deliver(g, p, f->buf[f->in % RING]);
+        f->data[f->in % RING] = landing(g, s, dir, p);
+        deliver(g, p, f->data[f->in % RING]);
     } else if (!coll_reduces(c->op)) { /* it starts here: from the memory of its owner */
         for (int i = 0; i < g->nlocal; i++) {
             struct span has = coll_in(g, c->op, g->local[i]);
@@ -280,7 +331,7 @@ static int flow_in(struct group *g, struct stage *s, int dir)
         size_t n = got ? wire_bytes(c, p, dir) : 0;
 
         if (f->in_at < n)
-            rc = net_recv(f->in_fd, f->buf[f->in % RING], n, &f->in_at, how);
+            rc = net_recv(f->in_fd, landing(g, s, dir, p), n, &f->in_at, how);
         moved |= rc == 1;
         if (rc == 1 && f->in_at == n)
             take(g, s, dir, got);
