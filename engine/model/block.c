@@ -1,9 +1,10 @@
 /* The decoder block: pre-norm attention and feed-forward around a residual stream, in both forms.
  *
  * This file says what the block declares (parameters, shapes, memory); block_attn.c and block_mlp.c
- * compute. Saved tensors are written once, in forward, and only read in backward, so DX and DW may come
- * as two calls in any order. The two norms' outputs and the activation are kept because reading them back
- * costs no more than rebuilding them, but are marked as droppable: restore() makes them again, bit-equal.
+ * compute. Saved tensors are written once, in forward, and only read in backward, so DX and DW may
+ * come as two calls in any order. The two norms' outputs and the activation are kept because
+ * reading them back costs no more than rebuilding them, but are marked as droppable: restore()
+ * makes them again, bit-equal.
  */
 #include "engine/model/block.h"
 
@@ -23,14 +24,26 @@ static int block_check(const struct ds_site *site, const struct ds_tensor *x, st
 
 static struct ds_param vector(const char *name, int64_t rows, int kind)
 {
-    return (struct ds_param){.name = name, .part = {{"", rows}}, .nparts = 1, .cols = 1, .unit = 1,
-                             .cut = DS_WHOLE, .flags = DS_PARTIAL, .init = {kind, 0}};
+    return (struct ds_param){.name = name,
+                             .part = {{"", rows}},
+                             .nparts = 1,
+                             .cols = 1,
+                             .unit = 1,
+                             .cut = DS_WHOLE,
+                             .flags = DS_PARTIAL,
+                             .init = {kind, 0}};
 }
 
-static struct ds_param matrix(const char *name, int64_t rows, int64_t cols, int64_t unit, double std)
+static struct ds_param matrix(const char *name, int64_t rows, int64_t cols, int64_t unit,
+                              double std)
 {
-    return (struct ds_param){.name = name, .part = {{"", rows}}, .nparts = 1, .cols = cols,
-                             .unit = unit, .cut = DS_CUT, .init = {DS_INIT_NORMAL, std}};
+    return (struct ds_param){.name = name,
+                             .part = {{"", rows}},
+                             .nparts = 1,
+                             .cols = cols,
+                             .unit = unit,
+                             .cut = DS_CUT,
+                             .init = {DS_INIT_NORMAL, std}};
 }
 
 /* The bias of a column-parallel product: cut like its matrix. */
@@ -128,8 +141,13 @@ static int block_shapes(const struct ds_site *site, int64_t B, int64_t T, const 
 
 static struct linear map(const struct block *b, int64_t in, int64_t out, enum linear_store store)
 {
-    return (struct linear){.N = b->N, .in = in, .out = out, .store = store, .dtype = b->dtype,
-                           .ytype = b->dtype, .bias = config_bias(&b->c)};
+    return (struct linear){.N = b->N,
+                           .in = in,
+                           .out = out,
+                           .store = store,
+                           .dtype = b->dtype,
+                           .ytype = b->dtype,
+                           .bias = config_bias(&b->c)};
 }
 
 static uint32_t named_site(const struct ds_site *site, const char *what)
@@ -146,8 +164,8 @@ static void block_setup(struct block *b, const struct ds_site *site, int64_t B, 
     struct ds_param unused[P_COUNT];
     struct model_config *c = &b->c;
 
-    *b = (struct block){.name = site->name, .dtype = site->dtype, .seed = site->seed, .B = B, .T = T,
-                        .N = B * T};
+    *b = (struct block){
+        .name = site->name, .dtype = site->dtype, .seed = site->seed, .B = B, .T = T, .N = B * T};
     config_resolve(site, c);
     b->nparams = declare(c, site, unused, b->at);
     b->att_width = c->n_head * c->head_dim;
@@ -291,11 +309,13 @@ void *block_act(const struct block *b, const struct ds_call *c, enum block_saved
     return scratch_at(c->work, b->eval_at[s]);
 }
 
-struct ds_dropout block_mask(const struct block *b, const struct ds_call *c, double p, uint32_t site)
+struct ds_dropout block_mask(const struct block *b, const struct ds_call *c, double p,
+                             uint32_t site)
 {
     int on = c->mode == DS_TRAIN || c->mode == DS_RECOMPUTE;
 
-    return (struct ds_dropout){on ? (float)p : 0, site, b->seed, c->batch ? c->batch->sample : NULL};
+    return (struct ds_dropout){on ? (float)p : 0, site, b->seed,
+                               c->batch ? c->batch->sample : NULL};
 }
 
 /* ---- running ---- */

@@ -1,7 +1,7 @@
 /* The attention half of a block: mid = x + dropout(attention(norm1(x) Wqkv) Wout).
  *
- * qkv is one packed row per token. Rotary positions are applied in place, so backward turns the gradient
- * back before it goes through Wqkv.
+ * qkv is one packed row per token. Rotary positions are applied in place, so backward turns the
+ * gradient back before it goes through Wqkv.
  */
 #include "engine/model/block.h"
 
@@ -12,8 +12,12 @@
 
 struct ds_attention block_attention(const struct block *b, const struct ds_call *c)
 {
-    return (struct ds_attention){.B = b->B, .T = b->T, .H = b->c.n_head, .G = b->c.n_kv_head,
-                                 .D = b->c.head_dim, .scale = 1 / sqrtf((float)b->c.head_dim),
+    return (struct ds_attention){.B = b->B,
+                                 .T = b->T,
+                                 .H = b->c.n_head,
+                                 .G = b->c.n_kv_head,
+                                 .D = b->c.head_dim,
+                                 .scale = 1 / sqrtf((float)b->c.head_dim),
                                  .doc = c->batch ? c->batch->doc : NULL,
                                  .dropout = block_mask(b, c, b->c.attn_dropout, b->attn_site)};
 }
@@ -47,8 +51,8 @@ int attn_forward(const struct block *b, struct ds_call *c, struct err *err)
         c->k->attention_kv(att, qkv, &a, c->kv, b->dtype, c->work, c->stream);
     else
         c->k->attention_fwd(att, block_act(b, c, S_LSE), qkv, &a, b->dtype, c->work, c->stream);
-    if (linear_forward(&b->out, c, sum, att, block_w(b, c, P_OUT), block_w(b, c, P_OUT_BIAS), c->work,
-                       err) < 0)
+    if (linear_forward(&b->out, c, sum, att, block_w(b, c, P_OUT), block_w(b, c, P_OUT_BIAS),
+                       c->work, err) < 0)
         return -1;
     c->k->dropout_add_fwd(block_act(b, c, S_MID), sum, c->x->data, b->B, b->T, b->c.n_embd, &mask,
                           b->dtype, c->stream);
@@ -68,7 +72,8 @@ static int backward_to_qkv(const struct block *b, struct ds_call *c, const void 
         return -1;
     if (linear_dx(&b->out, c, datt, dsum, block_w(b, c, P_OUT), c->work, err) < 0)
         return -1;
-    c->k->attention_bwd(dqkv, datt, qkv, att, block_act(b, c, S_LSE), &a, b->dtype, c->work, c->stream);
+    c->k->attention_bwd(dqkv, datt, qkv, att, block_act(b, c, S_LSE), &a, b->dtype, c->work,
+                        c->stream);
     rope(b, c, dqkv, 1);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The feed-forward half of a block: y = mid + dropout(act(norm2(mid) Wfc) Wproj), act being GELU or, with
- * gate and up side by side in fc, silu(gate) * up. */
+/* The feed-forward half of a block: y = mid + dropout(act(norm2(mid) Wfc) Wproj), act being GELU
+ * or, with gate and up side by side in fc, silu(gate) * up. */
 #include "engine/model/block.h"
 
 #include "engine/base/job.h"
@@ -82,14 +82,16 @@ int mlp_backward(const struct block *b, struct ds_call *c, void *dmid, struct er
     }
     if (backward_to_fc(b, c, dsum, &dfc, err) < 0)
         return -1;
-    if ((c->want & DS_WANT_DW) && linear_dw(&b->fc, c, block_g(b, c, P_FC), block_g(b, c, P_FC_BIAS),
-                                            block_act(b, c, S_NORM2), dfc, c->work, err) < 0)
+    if ((c->want & DS_WANT_DW) &&
+        linear_dw(&b->fc, c, block_g(b, c, P_FC), block_g(b, c, P_FC_BIAS),
+                  block_act(b, c, S_NORM2), dfc, c->work, err) < 0)
         return -1;
     if (linear_dx(&b->fc, c, dnorm, dfc, block_w(b, c, P_FC), c->work, err) < 0)
         return -1;
     /* the residual's own gradient, to which the norm's is added */
     c->k->cast(dmid, b->dtype, c->dy->data, b->dtype, b->N * b->c.n_embd, c->stream);
     norm_backward(&b->norm2, c, dmid, 1, block_g(b, c, P_NORM2), block_g(b, c, P_NORM2_BIAS), dnorm,
-                  block_act(b, c, S_MID), block_act(b, c, S_STAT2), block_w(b, c, P_NORM2), c->work);
+                  block_act(b, c, S_MID), block_act(b, c, S_STAT2), block_w(b, c, P_NORM2),
+                  c->work);
     return 0;
 }

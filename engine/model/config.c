@@ -6,10 +6,10 @@
 #include <math.h>
 #include <stddef.h>
 
-#define ROW(key, type, field, def, range, unit, help)                                              \
-    {                                                                                              \
-        "model." key, type, offsetof(struct model_config, field), def, range, unit,                \
-            SETTING_IDENTITY, help                                                                 \
+#define ROW(key, type, field, def, range, unit, help)                               \
+    {                                                                               \
+        "model." key, type, offsetof(struct model_config, field), def, range, unit, \
+            SETTING_IDENTITY, help                                                  \
     }
 
 const struct setting model_settings[MODEL_NSETTINGS] = {
@@ -79,15 +79,17 @@ int config_check(const struct ds_site *site, struct err *err)
                        "[parallel] tensor = 1",
                        site->name);
     if (!raw->head_dim && c.n_embd % c.n_head)
-        return err_set(err, ERR_INPUT,
-                       "[model] n_embd = %lld is not a multiple of n_head = %lld: change one of them, "
-                       "or set head_dim",
-                       (long long)c.n_embd, (long long)c.n_head);
+        return err_set(
+            err, ERR_INPUT,
+            "[model] n_embd = %lld is not a multiple of n_head = %lld: change one of them, "
+            "or set head_dim",
+            (long long)c.n_embd, (long long)c.n_head);
     if (c.n_head % c.n_kv_head)
-        return err_set(err, ERR_INPUT,
-                       "[model] n_kv_head = %lld does not divide n_head = %lld: each key head serves "
-                       "the same number of query heads",
-                       (long long)c.n_kv_head, (long long)c.n_head);
+        return err_set(
+            err, ERR_INPUT,
+            "[model] n_kv_head = %lld does not divide n_head = %lld: each key head serves "
+            "the same number of query heads",
+            (long long)c.n_kv_head, (long long)c.n_head);
     if (c.form == MODEL_LLAMA && c.head_dim % 2)
         return err_set(err, ERR_INPUT,
                        "[model] head_dim = %lld is odd: rotary positions turn pairs, so it must be "
@@ -105,10 +107,11 @@ int config_check_input(const struct ds_site *site, const struct ds_tensor *x, st
                        "[model] layers: %s cannot be the first layer: put embedding before it",
                        site->name);
     if (x->ndim != 3 || x->dim[2] != c->n_embd)
-        return err_set(err, ERR_INPUT,
-                       "[model] layers: %s takes rows of n_embd = %lld numbers, the layer before it "
-                       "gives rows of %lld",
-                       site->name, (long long)c->n_embd, (long long)x->dim[x->ndim - 1]);
+        return err_set(
+            err, ERR_INPUT,
+            "[model] layers: %s takes rows of n_embd = %lld numbers, the layer before it "
+            "gives rows of %lld",
+            site->name, (long long)c->n_embd, (long long)x->dim[x->ndim - 1]);
     if (x->dtype != site->dtype)
         return err_set(err, ERR_INPUT,
                        "[model] layers: the layer before %s does not give the run's compute type",

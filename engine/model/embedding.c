@@ -1,7 +1,7 @@
 /* The first layer: y (B, T, C) = wte[token] (+ wpe[position] in form gpt2), then dropout.
  *
- * Positions count from the beginning of a token's document, so packed documents see what they would see
- * alone.
+ * Positions count from the beginning of a token's document, so packed documents see what they would
+ * see alone.
  */
 #include "engine/model/config.h"
 
@@ -48,14 +48,24 @@ static int embedding_params(const struct ds_site *site, struct ds_param *out, st
     (void)err;
     config_resolve(site, &c);
     init.scale = c.init_std;
-    out[P_WTE] = (struct ds_param){.name = "wte", .part = {{"", c.vocab_size}}, .nparts = 1,
-                                   .cols = c.n_embd, .unit = 1, .cut = DS_CUT, .flags = DS_VOCAB,
+    out[P_WTE] = (struct ds_param){.name = "wte",
+                                   .part = {{"", c.vocab_size}},
+                                   .nparts = 1,
+                                   .cols = c.n_embd,
+                                   .unit = 1,
+                                   .cut = DS_CUT,
+                                   .flags = DS_VOCAB,
                                    .init = init};
     if (c.form != MODEL_GPT2)
         return 1;
-    out[P_WPE] = (struct ds_param){.name = "wpe", .part = {{"", c.n_positions}}, .nparts = 1,
-                                   .cols = c.n_embd, .unit = 1, .cut = DS_WHOLE,
-                                   .flags = DS_PARTIAL | DS_FWD_ONLY, .init = init};
+    out[P_WPE] = (struct ds_param){.name = "wpe",
+                                   .part = {{"", c.n_positions}},
+                                   .nparts = 1,
+                                   .cols = c.n_embd,
+                                   .unit = 1,
+                                   .cut = DS_WHOLE,
+                                   .flags = DS_PARTIAL | DS_FWD_ONLY,
+                                   .init = init};
     return 2;
 }
 
@@ -66,10 +76,11 @@ static int embedding_shapes(const struct ds_site *site, int64_t B, int64_t T,
 
     (void)x;
     if (c->form == MODEL_GPT2 && T > c->n_positions)
-        return err_set(err, ERR_INPUT,
-                       "samples of %lld tokens are longer than [model] n_positions = %lld: raise it, "
-                       "or lower [data] seq_len",
-                       (long long)T, (long long)c->n_positions);
+        return err_set(
+            err, ERR_INPUT,
+            "samples of %lld tokens are longer than [model] n_positions = %lld: raise it, "
+            "or lower [data] seq_len",
+            (long long)T, (long long)c->n_positions);
     *y = (struct ds_tensor){NULL, site->dtype, 3, {B, T, c->n_embd}};
     return 0;
 }
@@ -80,9 +91,15 @@ static void embedding_setup(struct embedding *e, const struct ds_site *site, int
     char *word = xasprintf("%s.dropout", site->name);
 
     config_resolve(site, &c);
-    *e = (struct embedding){.name = site->name, .B = B, .T = T, .C = c.n_embd, .V = c.vocab_size,
-                            .dtype = site->dtype, .dropout = (float)c.embd_dropout,
-                            .site = rng_site(word), .seed = site->seed};
+    *e = (struct embedding){.name = site->name,
+                            .B = B,
+                            .T = T,
+                            .C = c.n_embd,
+                            .V = c.vocab_size,
+                            .dtype = site->dtype,
+                            .dropout = (float)c.embd_dropout,
+                            .site = rng_site(word),
+                            .seed = site->seed};
     e->positions = c.form == MODEL_GPT2 ? c.n_positions : 0;
     free(word);
 }
@@ -98,8 +115,9 @@ static size_t embedding_layout(struct embedding *e, const struct kernels *k)
     return used;
 }
 
-static int embedding_memory(const struct ds_site *site, const struct kernels *k, struct ds_plans *plans,
-                            int64_t B, int64_t T, struct ds_memory *out, struct err *err)
+static int embedding_memory(const struct ds_site *site, const struct kernels *k,
+                            struct ds_plans *plans, int64_t B, int64_t T, struct ds_memory *out,
+                            struct err *err)
 {
     struct embedding e;
 
@@ -167,8 +185,9 @@ static int embedding_backward(void *state, struct ds_call *c, struct err *err)
         c->k->dropout_bwd(masked, dy, e->B, e->T, e->C, &mask, e->dtype, c->stream);
         dy = masked;
     }
-    c->k->embedding_bwd(wte->data, wte->beta, wpe->data, wpe->beta, dy, c->batch->token, c->batch->pos,
-                        e->B * e->T, e->C, e->V, e->positions, e->dtype, c->work, c->stream);
+    c->k->embedding_bwd(wte->data, wte->beta, wpe->data, wpe->beta, dy, c->batch->token,
+                        c->batch->pos, e->B * e->T, e->C, e->V, e->positions, e->dtype, c->work,
+                        c->stream);
     return 0;
 }
 

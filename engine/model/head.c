@@ -1,11 +1,11 @@
 /* The last layer: logits (N, V) = x W^T, and the cross-entropy of them.
  *
- * Training makes one product of all rows, in the compute type, into a saved tensor, and turns it into the
- * logits' gradient in place while the loss is summed: forward already knows loss_seed. Backward is then
- * two products and nothing is computed twice; the price is N * V elements kept between the passes.
- * Evaluation keeps nothing, so it goes through the rows in chunks of at most CHUNK_BYTES of logits.
- * Rows of saved logits are padded to a multiple of 64 bytes; padding columns are zero and never read by
- * a product.
+ * Training makes one product of all rows, in the compute type, into a saved tensor, and turns it
+ * into the logits' gradient in place while the loss is summed: forward already knows loss_seed.
+ * Backward is then two products and nothing is computed twice; the price is N * V elements kept
+ * between the passes. Evaluation keeps nothing, so it goes through the rows in chunks of at most
+ * CHUNK_BYTES of logits. Rows of saved logits are padded to a multiple of 64 bytes; padding columns
+ * are zero and never read by a product.
  */
 #include "engine/model/config.h"
 
@@ -25,7 +25,7 @@ struct head {
     int64_t N, C, V, ld;
     int64_t chunk; /* rows of logits at a time in evaluation */
     struct linear train, eval, eval_rest, decode;
-    size_t own;    /* scratch: the products' own at 0, then */
+    size_t own; /* scratch: the products' own at 0, then */
     size_t unused_loss_at, chunk_at, bytes[4];
 };
 
@@ -47,8 +47,13 @@ static int head_params(const struct ds_site *site, struct ds_param *out, struct 
 
     (void)err;
     config_resolve(site, &c);
-    *out = (struct ds_param){.name = "weight", .part = {{"", c.vocab_size}}, .nparts = 1,
-                             .cols = c.n_embd, .unit = 1, .cut = DS_CUT, .flags = DS_VOCAB,
+    *out = (struct ds_param){.name = "weight",
+                             .part = {{"", c.vocab_size}},
+                             .nparts = 1,
+                             .cols = c.n_embd,
+                             .unit = 1,
+                             .cut = DS_CUT,
+                             .flags = DS_VOCAB,
                              .init = {DS_INIT_NORMAL, c.init_std}};
     if (c.tie_embedding == CHOICE_YES)
         out->tie = "embedding.wte";
@@ -68,8 +73,13 @@ static int head_shapes(const struct ds_site *site, int64_t B, int64_t T, const s
 
 static struct linear head_map(const struct head *h, int64_t rows, int64_t ld, enum ds_dtype ytype)
 {
-    return (struct linear){.N = rows, .in = h->C, .out = h->V, .store = LINEAR_OUT_IN,
-                           .dtype = h->dtype, .ldy = ld, .ytype = ytype};
+    return (struct linear){.N = rows,
+                           .in = h->C,
+                           .out = h->V,
+                           .store = LINEAR_OUT_IN,
+                           .dtype = h->dtype,
+                           .ldy = ld,
+                           .ytype = ytype};
 }
 
 static void head_setup(struct head *h, const struct ds_site *site, int64_t N)
@@ -77,8 +87,8 @@ static void head_setup(struct head *h, const struct ds_site *site, int64_t N)
     const struct model_config *c = site->config;
     int64_t row_bytes, pad = 64 / (int64_t)ds_dtype_bytes(site->dtype);
 
-    *h = (struct head){.name = site->name, .dtype = site->dtype, .N = N, .C = c->n_embd,
-                       .V = c->vocab_size};
+    *h = (struct head){
+        .name = site->name, .dtype = site->dtype, .N = N, .C = c->n_embd, .V = c->vocab_size};
     h->ld = (h->V + pad - 1) / pad * pad;
     row_bytes = h->ld * (int64_t)ds_dtype_bytes(h->dtype);
     h->chunk = CHUNK_BYTES / row_bytes;
@@ -160,8 +170,8 @@ static int train_forward(const struct head *h, struct ds_call *c, struct err *er
 
     if (linear_forward(&h->train, c, logits, c->x->data, c->w[0], NULL, c->work, err) < 0)
         return -1;
-    c->k->cross_entropy(loss, NULL, logits, logits, c->batch->target, h->N, h->V, h->ld, c->loss_seed,
-                        h->dtype, c->stream);
+    c->k->cross_entropy(loss, NULL, logits, logits, c->batch->target, h->N, h->V, h->ld,
+                        c->loss_seed, h->dtype, c->stream);
     return 0;
 }
 
@@ -176,8 +186,8 @@ static int eval_forward(const struct head *h, struct ds_call *c, struct err *err
 
         if (linear_forward(map, c, logits, x, c->w[0], NULL, c->work, err) < 0)
             return -1;
-        c->k->cross_entropy(c->loss, NULL, NULL, logits, c->batch->target + at, map->N, h->V, h->ld, 0,
-                            h->dtype, c->stream);
+        c->k->cross_entropy(c->loss, NULL, NULL, logits, c->batch->target + at, map->N, h->V, h->ld,
+                            0, h->dtype, c->stream);
     }
     return 0;
 }

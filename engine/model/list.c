@@ -1,7 +1,7 @@
 /* The registry of layer types and the text that lists them.
  *
- * The registry is the one table of the engine that outlives a rank's model: types are added before a
- * rank starts and never removed, so that ranks sharing a process only read it.
+ * The registry is the one table of the engine that outlives a rank's model: types are added before
+ * a rank starts and never removed, so that ranks sharing a process only read it.
  */
 #include "engine/model/list.h"
 
@@ -16,8 +16,8 @@
 
 #define MAX_TYPES 64
 
-static const struct ds_layer_ops *registry[MAX_TYPES] = {&layer_embedding, &layer_block, &layer_norm,
-                                                         &layer_head};
+static const struct ds_layer_ops *registry[MAX_TYPES] = {&layer_embedding, &layer_block,
+                                                         &layer_norm, &layer_head};
 static int registered = 4;
 
 int model_register(const struct ds_layer_ops *ops)
@@ -53,8 +53,8 @@ static int unknown_type(const char *type, const char *where, struct err *err)
     }
     near = nearest_word(type, words, (size_t)registered);
     if (near)
-        err_set(err, ERR_INPUT, "%s: unknown layer type %s in [model] layers; did you mean %s?", where,
-                type, near);
+        err_set(err, ERR_INPUT, "%s: unknown layer type %s in [model] layers; did you mean %s?",
+                where, type, near);
     else
         err_set(err, ERR_INPUT, "%s: unknown layer type %s in [model] layers; there are %s", where,
                 type, buf_str(&all));
@@ -71,8 +71,8 @@ static void trim_end(char *s)
 }
 
 /* One item, "TYPE" or "TYPE*COUNT", blanks around both allowed. item is changed. */
-static int parse_item(char *item, const char *where, const struct ds_layer_ops **ops, int64_t *count,
-                      struct err *err)
+static int parse_item(char *item, const char *where, const struct ds_layer_ops **ops,
+                      int64_t *count, struct err *err)
 {
     char *star;
 
@@ -85,18 +85,19 @@ static int parse_item(char *item, const char *where, const struct ds_layer_ops *
         *star = 0;
         if (parse_i64(number, 1, MODEL_MAX_LAYERS, count) < 0)
             return err_set(err, ERR_INPUT,
-                           "%s: \"%s\" behind * in [model] layers is not a whole number in 1..%d", where,
-                           number, MODEL_MAX_LAYERS);
+                           "%s: \"%s\" behind * in [model] layers is not a whole number in 1..%d",
+                           where, number, MODEL_MAX_LAYERS);
     }
     trim_end(item);
     if (!*item)
-        return err_set(err, ERR_INPUT, "%s: an empty item in [model] layers: write it as in %s", where,
-                       "embedding, block*12, norm, head");
+        return err_set(err, ERR_INPUT, "%s: an empty item in [model] layers: write it as in %s",
+                       where, "embedding, block*12, norm, head");
     *ops = model_find(item);
     return *ops ? 0 : unknown_type(item, where, err);
 }
 
-int list_parse(const char *text, const char *where, const struct ds_layer_ops ***list, struct err *err)
+int list_parse(const char *text, const char *where, const struct ds_layer_ops ***list,
+               struct err *err)
 {
     const struct ds_layer_ops **out = xcalloc(MODEL_MAX_LAYERS, sizeof(*out)), *ops = NULL;
     const char *p = text;

@@ -1,8 +1,8 @@
 /* Building a model from its settings. See model.h.
  *
- * One settings table is bound per distinct table among the types of the list: the built-in types share
- * one, so "n_embd" is said once. A model that was created has passed every layer's check, and its
- * outputs fit the next layer's input.
+ * One settings table is bound per distinct table among the types of the list: the built-in types
+ * share one, so "n_embd" is said once. A model that was created has passed every layer's check, and
+ * its outputs fit the next layer's input.
  */
 #include "engine/model/model.h"
 
@@ -92,7 +92,8 @@ static int apply(struct model *m, const struct job *job, const struct settings_r
 
 /* ---- the list ---- */
 
-/* n_layer says how many blocks the default list has; beside a list of the user's it may only agree. */
+/* n_layer says how many blocks the default list has; beside a list of the user's it may only agree.
+ */
 static int check_n_layer(const struct model *m, const struct settings_rows *rows, const char *where,
                          struct err *err)
 {
@@ -131,8 +132,7 @@ static int build_list(struct model *m, const struct job *job, const struct setti
         return check_n_layer(m, rows, where, err);
     free(m->ops);
     m->ops = NULL;
-    text = xasprintf("embedding, block*%lld, norm, head",
-                     (long long)*find_int(m, "model.n_layer"));
+    text = xasprintf("embedding, block*%lld, norm, head", (long long)*find_int(m, "model.n_layer"));
     m->n = list_parse(text, where, &m->ops, err);
     free(text);
     return m->n < 0 ? (m->n = 0, -1) : 0;
@@ -177,11 +177,13 @@ static int check_layers(const struct model *m, const struct job *job, struct err
         int last = i == m->n - 1, loss = (m->ops[i]->caps & DS_CAP_LOSS) != 0;
 
         if (last != loss)
-            return err_set(err, ERR_INPUT,
-                           "[model] layers: %s is %s; a model ends in exactly one layer that makes the "
-                           "loss, such as head",
-                           m->site[i].name, last ? "the last layer and makes no loss"
-                                                 : "not the last layer but makes the loss");
+            return err_set(
+                err, ERR_INPUT,
+                "[model] layers: %s is %s; a model ends in exactly one layer that makes the "
+                "loss, such as head",
+                m->site[i].name,
+                last ? "the last layer and makes no loss"
+                     : "not the last layer but makes the loss");
         if (m->ops[i]->check(&m->site[i], &x, err) < 0 ||
             m->ops[i]->shapes(&m->site[i], 1, T, &x, &y, err) < 0)
             return -1;
@@ -197,10 +199,11 @@ static int check_param(const struct ds_site *site, const struct ds_param *p, str
     for (int i = 0; !bad && i < p->nparts; i++)
         bad = !p->part[i].name || p->part[i].rows < 1 || p->part[i].rows % p->unit;
     if (bad)
-        return err_set(err, ERR_JOB_INTERNAL,
-                       "layer %s declares a parameter %s without a name, or with no rows or columns, or "
-                       "rows that its unit does not divide",
-                       site->name, p->name ? p->name : "");
+        return err_set(
+            err, ERR_JOB_INTERNAL,
+            "layer %s declares a parameter %s without a name, or with no rows or columns, or "
+            "rows that its unit does not divide",
+            site->name, p->name ? p->name : "");
     return 0;
 }
 
@@ -225,7 +228,8 @@ static int is_named(const struct ds_site *site, const struct ds_param *p, const 
 {
     size_t n = strlen(site->name);
 
-    return strncmp(full, site->name, n) == 0 && full[n] == '.' && strcmp(full + n + 1, p->name) == 0;
+    return strncmp(full, site->name, n) == 0 && full[n] == '.' &&
+           strcmp(full + n + 1, p->name) == 0;
 }
 
 static int same_shape(const struct ds_param *a, const struct ds_param *b)
@@ -253,10 +257,11 @@ static int check_tie(const struct model *m, int layer, const struct ds_param *p,
                            m->site[layer].name, p->name, p->tie,
                            owner->tie ? "is tied itself" : "has another shape");
         }
-    return err_set(err, ERR_INPUT,
-                   "[model] %s.%s is tied to %s, which no layer of the list has: set tie_embedding = "
-                   "false",
-                   m->site[layer].name, p->name, p->tie);
+    return err_set(
+        err, ERR_INPUT,
+        "[model] %s.%s is tied to %s, which no layer of the list has: set tie_embedding = "
+        "false",
+        m->site[layer].name, p->name, p->tie);
 }
 
 static int check_ties(const struct model *m, struct err *err)
@@ -275,11 +280,12 @@ static int check_vocab(const struct model *m, const struct settings_rows *rows, 
 
     if (!m->vocab || m->vocab >= data_vocab)
         return 0;
-    return err_set(err, ERR_INPUT,
-                   "%s: model.vocab_size = %lld is too small for the data, which has token ids up to "
-                   "%lld: set at least %lld, or leave it out",
-                   row ? row->where : "[model]", (long long)m->vocab, (long long)data_vocab - 1,
-                   (long long)data_vocab);
+    return err_set(
+        err, ERR_INPUT,
+        "%s: model.vocab_size = %lld is too small for the data, which has token ids up to "
+        "%lld: set at least %lld, or leave it out",
+        row ? row->where : "[model]", (long long)m->vocab, (long long)data_vocab - 1,
+        (long long)data_vocab);
 }
 
 /* n_positions when a longer sample is refused, else 0. */

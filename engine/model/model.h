@@ -1,4 +1,5 @@
-/* A model: the list of layers of [model] layers, each with its config, site and declared parameters. */
+/* A model: the list of layers of [model] layers, each with its config, site and declared
+ * parameters. */
 #ifndef DS_MODEL_H
 #define DS_MODEL_H
 
@@ -13,9 +14,9 @@ struct model {
     struct ds_site *site;            /* [n] name, config owned by the model */
     struct ds_param **param;         /* [n] declared parameters */
     int *nparams;
-    int64_t vocab;                   /* of the embedding and head, without padding */
-    int64_t max_T;                   /* longest sample the model takes; 0: no limit */
-    struct settings *tables;         /* [ntables] the layer types' bound tables; types may share one */
+    int64_t vocab;           /* of the embedding and head, without padding */
+    int64_t max_T;           /* longest sample the model takes; 0: no limit */
+    struct settings *tables; /* [ntables] the layer types' bound tables; types may share one */
     int ntables;
 };
 
@@ -24,16 +25,18 @@ int model_register(const struct ds_layer_ops *ops);
 const struct ds_layer_ops *model_find(const char *type);
 int model_types(const struct ds_layer_ops *const **list);
 
-/* Builds the list: parses [model] layers ("embedding, block*12, norm, head"), applies the [model] rows to
- * each type's settings (unknown keys are errors with the nearest name), runs check and params. Layers are
- * named TYPE, or TYPE.i where a type occurs more than once. data_vocab (0: unknown) becomes model.vocab_size
- * and [data] seq_len becomes model.n_positions where a layer has that key and the job does not set it.
- * rows may be cleared afterwards. 0, or -1 and one sentence for the user. */
+/* Builds the list: parses [model] layers ("embedding, block*12, norm, head"), applies the [model]
+ * rows to each type's settings (unknown keys are errors with the nearest name), runs check and
+ * params. Layers are named TYPE, or TYPE.i where a type occurs more than once. data_vocab (0:
+ * unknown) becomes model.vocab_size and [data] seq_len becomes model.n_positions where a layer has
+ * that key and the job does not set it. rows may be cleared afterwards. 0, or -1 and one sentence
+ * for the user. */
 int model_create(struct model **, const struct job *, const struct settings_rows *rows,
                  enum ds_dtype dtype, int64_t data_vocab, struct err *err);
 void model_destroy(struct model *); /* NULL is fine */
 
-/* Identity of the model: the layer list and the IDENTITY settings of its types, defaults filled in. */
+/* Identity of the model: the layer list and the IDENTITY settings of its types, defaults filled in.
+ */
 uint64_t model_hash(const struct model *);
 
 /* Floating point operations of one forward over B x T. */

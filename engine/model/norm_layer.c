@@ -22,8 +22,14 @@ static int norm_check(const struct ds_site *site, const struct ds_tensor *x, str
 
 static struct ds_param norm_vector(const char *name, int64_t rows, int kind)
 {
-    return (struct ds_param){.name = name, .part = {{"", rows}}, .nparts = 1, .cols = 1, .unit = 1,
-                             .cut = DS_WHOLE, .flags = DS_PARTIAL, .init = {kind, 0}};
+    return (struct ds_param){.name = name,
+                             .part = {{"", rows}},
+                             .nparts = 1,
+                             .cols = 1,
+                             .unit = 1,
+                             .cut = DS_WHOLE,
+                             .flags = DS_PARTIAL,
+                             .init = {kind, 0}};
 }
 
 static int norm_params(const struct ds_site *site, struct ds_param *out, struct err *err)

@@ -27,10 +27,16 @@ static int plan_backward(struct linear *l, const char *name, const struct kernel
                          struct ds_plans *plans, size_t *work, struct err *err)
 {
     int out_in = l->store == LINEAR_OUT_IN;
-    struct ds_matmul dx = {.m = l->N, .n = l->in, .k = l->out, .batch = 1, .lda = l->ldy,
-                           .tb = !out_in, .ab = l->dtype, .c = l->dtype};
-    struct ds_matmul dw = {.k = l->N, .batch = 1, .ta = 1, .ab = l->dtype, .c = DS_F32,
-                           .accumulate = 1};
+    struct ds_matmul dx = {.m = l->N,
+                           .n = l->in,
+                           .k = l->out,
+                           .batch = 1,
+                           .lda = l->ldy,
+                           .tb = !out_in,
+                           .ab = l->dtype,
+                           .c = l->dtype};
+    struct ds_matmul dw = {
+        .k = l->N, .batch = 1, .ta = 1, .ab = l->dtype, .c = DS_F32, .accumulate = 1};
 
     dw.m = out_in ? l->out : l->in;
     dw.n = out_in ? l->in : l->out;
@@ -44,8 +50,14 @@ static int plan_backward(struct linear *l, const char *name, const struct kernel
 int linear_init(struct linear *l, const char *name, const struct kernels *k, struct ds_plans *plans,
                 int want_backward, size_t *work, struct err *err)
 {
-    struct ds_matmul fwd = {.m = l->N, .n = l->out, .k = l->in, .batch = 1, .ldc = l->ldy,
-                            .tb = l->store == LINEAR_OUT_IN, .ab = l->dtype, .c = l->ytype,
+    struct ds_matmul fwd = {.m = l->N,
+                            .n = l->out,
+                            .k = l->in,
+                            .batch = 1,
+                            .ldc = l->ldy,
+                            .tb = l->store == LINEAR_OUT_IN,
+                            .ab = l->dtype,
+                            .c = l->ytype,
                             .epilogue = l->bias ? DS_EPI_BIAS : DS_EPI_NONE};
 
     if (l->bias && want_backward)
@@ -58,8 +70,8 @@ int linear_init(struct linear *l, const char *name, const struct kernels *k, str
     return want_backward ? plan_backward(l, name, k, plans, work, err) : 0;
 }
 
-static int run(const struct ds_plan *p, const struct ds_call *c, const void *a, const void *b, void *y,
-               const void *bias, float beta, void *work, struct err *err)
+static int run(const struct ds_plan *p, const struct ds_call *c, const void *a, const void *b,
+               void *y, const void *bias, float beta, void *work, struct err *err)
 {
     if (c->k->matmul_run(p, a, b, y, bias, beta, work, c->stream) != 0)
         return err_set(err, ERR_JOB_INTERNAL, "a planned matrix product failed on device %s",
@@ -73,14 +85,14 @@ int linear_forward(const struct linear *l, const struct ds_call *c, void *y, con
     return run(l->fwd, c, x, w, y, l->bias ? b : NULL, 0, work, err);
 }
 
-int linear_dx(const struct linear *l, const struct ds_call *c, void *dx, const void *dy, const void *w,
-              void *work, struct err *err)
+int linear_dx(const struct linear *l, const struct ds_call *c, void *dx, const void *dy,
+              const void *w, void *work, struct err *err)
 {
     return run(l->dx, c, dy, w, dx, NULL, 0, work, err);
 }
 
-int linear_dw(const struct linear *l, const struct ds_call *c, struct ds_grad *gw, struct ds_grad *gb,
-              const void *x, const void *dy, void *work, struct err *err)
+int linear_dw(const struct linear *l, const struct ds_call *c, struct ds_grad *gw,
+              struct ds_grad *gb, const void *x, const void *dy, void *work, struct err *err)
 {
     int out_in = l->store == LINEAR_OUT_IN;
 

@@ -18,13 +18,13 @@ static inline int norm_stats(const struct norm *n)
 }
 
 /* b is not read by RMSNorm. */
-void norm_forward(const struct norm *n, const struct ds_call *c, void *y, float *stats, const void *x,
-                  const void *w, const void *b);
+void norm_forward(const struct norm *n, const struct ds_call *c, void *y, float *stats,
+                  const void *x, const void *w, const void *b);
 
-/* dx (NULL: not wanted) is set, or added to when add. gw and gb (NULL with RMSNorm) where DW is wanted
- * and their data is not NULL. work: k->norm_bwd_work(N, C) bytes. */
-void norm_backward(const struct norm *n, const struct ds_call *c, void *dx, int add, struct ds_grad *gw,
-                   struct ds_grad *gb, const void *dy, const void *x, const float *stats,
-                   const void *w, void *work);
+/* dx (NULL: not wanted) is set, or added to when add. gw and gb (NULL with RMSNorm) where DW is
+ * wanted and their data is not NULL. work: k->norm_bwd_work(N, C) bytes. */
+void norm_backward(const struct norm *n, const struct ds_call *c, void *dx, int add,
+                   struct ds_grad *gw, struct ds_grad *gb, const void *dy, const void *x,
+                   const float *stats, const void *w, void *work);
 
 #endif

@@ -1,5 +1,5 @@
-/* A safetensors file is a little-endian 64-bit length, that many bytes of JSON, then the data. The JSON
- * has an entry "NAME":{"dtype":"F32","shape":[..],"data_offsets":[lo,hi]} per tensor. */
+/* A safetensors file is a little-endian 64-bit length, that many bytes of JSON, then the data. The
+ * JSON has an entry "NAME":{"dtype":"F32","shape":[..],"data_offsets":[lo,hi]} per tensor. */
 #include "tests/golden/golden.h"
 
 #include "engine/base/buf.h"

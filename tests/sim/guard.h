@@ -13,7 +13,8 @@ struct guard {
 
 void guard_alloc(struct guard *g, size_t bytes);
 void guard_free(struct guard *g);
-void guard_poison(struct guard *g); /* every byte 0xff: NaN in f32, bf16 and f64, -1 as an integer */
+void guard_poison(
+    struct guard *g); /* every byte 0xff: NaN in f32, bf16 and f64, -1 as an integer */
 void guard_fill(struct guard *g, int byte);
 int guard_intact(const struct guard *g);
 

@@ -57,7 +57,8 @@ static void make_params(struct harness *h)
     }
 }
 
-struct harness *harness_create(const char *text, enum ds_dtype dtype, int64_t vocab, int64_t seq_len)
+struct harness *harness_create(const char *text, enum ds_dtype dtype, int64_t vocab,
+                               int64_t seq_len)
 {
     struct harness *h = xcalloc(1, sizeof *h);
     struct settings *tables[1] = {&h->settings};
@@ -169,8 +170,9 @@ void harness_sync(struct harness *h)
         }
 }
 
-void harness_each(struct harness *h, void (*fn)(const char *name, int ndim, float *w, float *grad,
-                                                int64_t numel, void *arg),
+void harness_each(struct harness *h,
+                  void (*fn)(const char *name, int ndim, float *w, float *grad, int64_t numel,
+                             void *arg),
                   void *arg)
 {
     for (int l = 0; l < h->model->n; l++)
@@ -182,8 +184,8 @@ void harness_each(struct harness *h, void (*fn)(const char *name, int ndim, floa
             for (int j = 0; p->w && j < d->nparts; j++) {
                 const char *part = d->part[j].name;
                 int64_t n = d->part[j].rows * d->cols;
-                char *name = xasprintf("%s.%s%s%s", h->model->site[l].name, d->name,
-                                       *part ? "." : "", part);
+                char *name =
+                    xasprintf("%s.%s%s%s", h->model->site[l].name, d->name, *part ? "." : "", part);
 
                 fn(name, d->cols > 1 ? 2 : 1, p->w + at, (float *)p->grad.data + at, n, arg);
                 at += n;
@@ -198,7 +200,8 @@ struct search {
     int64_t numel;
 };
 
-static void compare_name(const char *name, int ndim, float *w, float *grad, int64_t numel, void *arg)
+static void compare_name(const char *name, int ndim, float *w, float *grad, int64_t numel,
+                         void *arg)
 {
     struct search *s = arg;
 
@@ -302,9 +305,10 @@ struct pointers {
     struct ds_grad g[DS_MAX_PARAMS];
 };
 
-/* The call of one layer, all but mode and wants. Scratch of the layer's own size ends at the guard page. */
-static struct ds_call layer_call(struct harness *h, int l, enum ds_mode mode, const struct ds_batch *b,
-                                 struct pointers *p)
+/* The call of one layer, all but mode and wants. Scratch of the layer's own size ends at the guard
+ * page. */
+static struct ds_call layer_call(struct harness *h, int l, enum ds_mode mode,
+                                 const struct ds_batch *b, struct pointers *p)
 {
     size_t work = h->mem[l].work[mode];
     struct ds_call c = {.mode = mode, .batch = b, .k = h->k, .plans = h->plans};
@@ -358,7 +362,8 @@ static float beta_of(const struct harness *h, int l, int i, float beta)
     return beta;
 }
 
-void harness_backward(struct harness *h, const struct ds_batch *b, float seed, float beta, int apart)
+void harness_backward(struct harness *h, const struct ds_batch *b, float seed, float beta,
+                      int apart)
 {
     struct err err = ERR_INIT;
 

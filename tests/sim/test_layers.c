@@ -1,6 +1,7 @@
-/* The laws of the built-in layers, on one rank, in both forms and both compute types (ENGINE 10 d, e, f,
- * h, k; gradients by finite differences; RECOMPUTE, restore, DX and DW apart). What the numbers should
- * be is said by another run of a different shape or order, or by differences of the loss. */
+/* The laws of the built-in layers, on one rank, in both forms and both compute types (ENGINE 10 d,
+ * e, f, h, k; gradients by finite differences; RECOMPUTE, restore, DX and DW apart). What the
+ * numbers should be is said by another run of a different shape or order, or by differences of the
+ * loss. */
 #include "tests/sim/layer_harness.h"
 
 #include <math.h>
@@ -16,9 +17,11 @@
 
 #define DROPOUT "embd_dropout = 0.1\nattn_dropout = 0.2\nresid_dropout = 0.1\n"
 static const char gpt2[] = "[model]\nform = gpt2\nn_layer = 2\nn_head = 3\nn_embd = 48\n";
-static const char gpt2_dropout[] = "[model]\nform = gpt2\nn_layer = 2\nn_head = 3\nn_embd = 48\n" DROPOUT;
-static const char gpt2_plain[] = "[model]\nform = gpt2\nn_layer = 1\nn_head = 2\nn_embd = 30\n"
-                                 "head_dim = 9\nffn_dim = 37\nbias = false\ntie_embedding = false\n";
+static const char gpt2_dropout[] =
+    "[model]\nform = gpt2\nn_layer = 2\nn_head = 3\nn_embd = 48\n" DROPOUT;
+static const char gpt2_plain[] =
+    "[model]\nform = gpt2\nn_layer = 1\nn_head = 2\nn_embd = 30\n"
+    "head_dim = 9\nffn_dim = 37\nbias = false\ntie_embedding = false\n";
 static const char llama[] =
     "[model]\nform = llama\nn_layer = 2\nn_head = 6\nn_kv_head = 2\nn_embd = 48\n";
 static const char llama_dropout[] =
@@ -264,7 +267,8 @@ static double loss_of(struct harness *h, const struct ds_batch *b)
 
 /* Along the gradient of one tensor the loss must change as its length says: a central difference of
  * second order and one of half the step, extrapolated. */
-static void differences_agree(const char *name, int ndim, float *w, float *grad, int64_t n, void *arg)
+static void differences_agree(const char *name, int ndim, float *w, float *grad, int64_t n,
+                              void *arg)
 {
     struct probe *p = arg;
     float *origin = xcalloc((size_t)n, sizeof *origin);
@@ -289,7 +293,8 @@ static void differences_agree(const char *name, int ndim, float *w, float *grad,
     slope[1] += (slope[1] - slope[0]) / 3;
     p->tensors++;
     if (!strstr(name, "qkv_bias.k") && fabs(slope[1] - length) > 5e-3 * length + 2e-3)
-        fail_msg("along %s the loss changes by %.6g, its gradient says %.6g", name, slope[1], length);
+        fail_msg("along %s the loss changes by %.6g, its gradient says %.6g", name, slope[1],
+                 length);
     free(origin);
 }
 
@@ -427,7 +432,8 @@ static void length_is_padding(void **state)
 
 /* ---- (h) decode ---- */
 
-static void decode_split(struct harness *h, const struct batch_mem *m, const int *cut, float *logits)
+static void decode_split(struct harness *h, const struct batch_mem *m, const int *cut,
+                         float *logits)
 {
     int64_t at = 0;
 
@@ -471,8 +477,9 @@ static double loss_from(const float *logits, const int32_t *target)
 static void decode_is_the_full_forward(void **state)
 {
     const struct fixture *f = *state;
-    static const int splits[][SEQ + 1] = {{SEQ}, {1, SEQ - 1}, {7, 1, 1, 11}, {13, 7},
-                                          {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
+    static const int splits[][SEQ + 1] = {
+        {SEQ}, {1, SEQ - 1}, {7, 1, 1, 11}, {13, 7}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 1,
+                                                      1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
     struct harness *h = open_model(f, 2, SEQ);
     size_t n = 2 * SEQ * VOCAB;
     float *whole = xcalloc(n, sizeof *whole), *got = xcalloc(n, sizeof *got);
@@ -520,9 +527,12 @@ static void a_frozen_parameter_is_left_alone(void **state)
     harness_destroy(h);
 }
 
-#define CASE(fn, text, dtype, label)                                                               \
-    {                                                                                              \
-        #fn " " #text " " label, fn, NULL, NULL, &(struct fixture){text, dtype}                    \
+#define CASE(fn, text, dtype, label)                               \
+    {                                                              \
+#fn " " #text " " label, fn, NULL, NULL, &(struct fixture) \
+        {                                                          \
+            text, dtype                                            \
+        }                                                          \
     }
 #define BOTH(fn, text) CASE(fn, text, DS_F32, "fp32"), CASE(fn, text, DS_BF16, "bf16")
 #define EVERY(fn) BOTH(fn, gpt2), BOTH(fn, gpt2_plain), BOTH(fn, llama), BOTH(fn, llama_odd)

@@ -1,9 +1,9 @@
 /* A tiny GPT-2 and a tiny Llama against PyTorch: loss, logits, every gradient and ten AdamW steps.
  *
- * tests/golden/make_golden.py made the values, in float64, with PyTorch's own operators. Distances are
- * relative to the norm of a whole tensor, after ten steps to how far it moved: 1e-5 and 1e-3 in fp32. In
- * bf16 the models' rounding is amplified by what they are, so the bound is 1.5 times the distance of
- * PyTorch's own bf16 run, which the file holds (2.6e-2 and 0.12 for Llama). */
+ * tests/golden/make_golden.py made the values, in float64, with PyTorch's own operators. Distances
+ * are relative to the norm of a whole tensor, after ten steps to how far it moved: 1e-5 and 1e-3 in
+ * fp32. In bf16 the models' rounding is amplified by what they are, so the bound is 1.5 times the
+ * distance of PyTorch's own bf16 run, which the file holds (2.6e-2 and 0.12 for Llama). */
 #include "tests/golden/golden.h"
 #include "tests/sim/layer_harness.h"
 
@@ -26,8 +26,9 @@ struct check {
     int tensors;
 };
 
-/* GPT-2's key bias moves every score of a row alike, so its gradient is zero but for rounding, and Adam
- * makes motion of that noise: its gradient is held to the others' scale, its weights are left out. */
+/* GPT-2's key bias moves every score of a row alike, so its gradient is zero but for rounding, and
+ * Adam makes motion of that noise: its gradient is held to the others' scale, its weights are left
+ * out. */
 static int has_no_gradient(const char *name)
 {
     return strstr(name, "qkv_bias.k") != NULL;
@@ -51,7 +52,8 @@ static double norm(const float *a, int64_t n)
     return sqrt(sum);
 }
 
-static const float *golden_tensor(const struct golden *g, const char *kind, const char *name, int64_t n)
+static const float *golden_tensor(const struct golden *g, const char *kind, const char *name,
+                                  int64_t n)
 {
     char *key = xasprintf("%s.%s", kind, name);
     const float *p = golden_get(g, key, "F32", n);

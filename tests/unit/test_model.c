@@ -1,5 +1,5 @@
-/* The layer list: what is built from [model], and the sentence for everything that cannot be. Parameter
- * counts are worked by hand. */
+/* The layer list: what is built from [model], and the sentence for everything that cannot be.
+ * Parameter counts are worked by hand. */
 #include "engine/model/model.h"
 #include "engine/param/param.h"
 
@@ -66,7 +66,8 @@ static void bad_input_gets_a_sentence(void **state)
     refused("form = bert\n", "form");
     refused("n_layer = 0\n", "n_layer");
     refused("embd_dropout = 1\n", "embd_dropout");
-    refused("vocab_size = 200\n", "vocab_size = 200 is too small for the data, which has token ids up to 255");
+    refused("vocab_size = 200\n",
+            "vocab_size = 200 is too small for the data, which has token ids up to 255");
     refused("n_positions = 63\n", "n_positions = 63");
     refused("layers = embedding, blocks*2, norm, head\n", "did you mean block?");
     refused("layers = embedding, zyxwv, norm, head\n", "there are embedding, block, norm, head");
@@ -77,7 +78,8 @@ static void bad_input_gets_a_sentence(void **state)
     refused("layers = block, norm, head\n", "block cannot be the first layer");
     refused("layers = embedding, block, norm\n", "norm is the last layer and makes no loss");
     refused("layers = embedding, head, block, head\n", "head.0 is not the last layer");
-    refused("layers = embedding, embedding, head\n", "embedding must be the first layer, not embedding.1");
+    refused("layers = embedding, embedding, head\n",
+            "embedding must be the first layer, not embedding.1");
     refused("layers = embedding, block*3, norm, head\nn_layer = 4\n", "3 blocks but n_layer is 4");
 }
 
@@ -190,15 +192,18 @@ static void count_template(const char *file, int64_t vocab, uint64_t want)
     free(templates);
 }
 
-/* GPT-2: V C + 1024 C + 12 (12 C^2 + 13 C) + 2 C. Llama: 2 V C + L (C^2 + 2 C KV + C^2 + 3 C F + 2 C) + C. */
+/* GPT-2: V C + 1024 C + 12 (12 C^2 + 13 C) + 2 C. Llama: 2 V C + L (C^2 + 2 C KV + C^2 + 3 C F + 2
+ * C) + C. */
 static void templates_have_the_parameters_they_say(void **state)
 {
     count_template("gpt2-124m.ini", 50257, 124439808);
     count_template("models/gpt2-124m.ini", 50257, 124439808);
     count_template("models/llama-60m.ini", 32000,
-                   2 * 32000 * 512 + 8 * (2 * 512 * 512 + 2 * 512 * 256 + 3 * 512 * 1376 + 2 * 512) + 512);
+                   2 * 32000 * 512 +
+                       8 * (2 * 512 * 512 + 2 * 512 * 256 + 3 * 512 * 1376 + 2 * 512) + 512);
     count_template("llama-small.ini", 256,
-                   2 * 256 * 384 + 6 * (2 * 384 * 384 + 2 * 384 * 128 + 3 * 384 * 1024 + 2 * 384) + 384);
+                   2 * 256 * 384 + 6 * (2 * 384 * 384 + 2 * 384 * 128 + 3 * 384 * 1024 + 2 * 384) +
+                       384);
 }
 
 int main(void)
