@@ -10,4 +10,4 @@ tests_unit_test_golden_SOURCES = tests/unit/test_golden.c tests/golden/golden.h 
 	$(MODEL_TEST_SOURCES)
 tests_unit_test_golden_CFLAGS = $(CMOCKA_TEST_CFLAGS) $(OPENMP_CFLAGS)
 tests_unit_test_golden_LDADD = $(MODEL_TEST_LIBS)
-EXTRA_DIST += tests/golden/make_golden.py tests/golden/gpt2.safetensors tests/golden/llama.safetensors
+EXTRA_DIST += tests/golden/README.md tests/golden/make_golden.py tests/golden/gpt2.safetensors tests/golden/llama.safetensors
