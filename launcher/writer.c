@@ -33,7 +33,7 @@ struct chunk {
     struct chunk *next;
     struct sink *sink; /* NULL: a new live line */
     int node;
-    size_t tag, n;
+    size_t tag, n; /* tag: bytes to report; of a live line its descriptor */
     char data[];
 };
 
@@ -47,7 +47,7 @@ struct writer {
     size_t pending, *done; /* [nodes] */
     int files;             /* open, thread only */
     char *status;          /* the live line on the screen, thread only */
-    int status_fd;
+    int status_fd;         /* thread only */
     uv_async_t async;
     struct writer_events events;
     void *ctx;
@@ -137,6 +137,7 @@ static void write_chunk(struct writer *w, struct chunk *c)
         erase_status(w);
         free(w->status);
         w->status = xstrndup(c->data, c->n);
+        w->status_fd = (int)c->tag;
         draw_status(w);
     } else if (c->sink->path) {
         write_file(w, c->sink, c->data, c->n);
@@ -274,8 +275,7 @@ void writer_status(struct writer *w, int fd, const char *text)
 {
     struct chunk *c = xmalloc(sizeof *c + strlen(text));
 
-    w->status_fd = fd;
-    *c = (struct chunk){.node = -1, .n = strlen(text)};
+    *c = (struct chunk){.node = -1, .tag = (size_t)fd, .n = strlen(text)};
     memcpy(c->data, text, c->n);
     queue(w, c);
 }

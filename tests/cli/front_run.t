@@ -81,14 +81,16 @@ is "a log for each rank" "$(sort logs/rank-0.log | tr '\n' ' ')$(sort logs/rank-
 run --hosts local:1x4 sh -c 'while :; do echo y; done' </dev/null 2>/dev/null | head -3 >/dev/null
 ok "a reader that leaves ends the job" wait_for 20 nobody $mark
 
-# a slow reader holds the ranks back, and the memory of ds-launch stays small
+# a reader that stands still (Ctrl-S) for longer than the ping limit holds the ranks back; the job goes on, and
+# the memory of ds-launch stays small
 cat >slow.py <<'X'
 import os, subprocess, sys, time
-p = subprocess.Popen([sys.argv[1], "--hosts", "local:2x2", "sh", "-c", "yes " + "z" * 200], stdout=subprocess.PIPE,
+p = subprocess.Popen([sys.argv[1], "--hosts", "local:2x2", "--ping_limit", "2s", "sh", "-c", "yes " + "z" * 200], stdout=subprocess.PIPE,
                      stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 os.read(p.stdout.fileno(), 1)
-time.sleep(3)
-rss = [int(l.split()[1]) for l in open("/proc/%d/status" % p.pid) if l.startswith("VmRSS")][0]
+time.sleep(4)
+inner = int(subprocess.check_output(["pgrep", "-P", str(p.pid)]).split()[0])
+rss = [int(l.split()[1]) for l in open("/proc/%d/status" % inner) if l.startswith("VmRSS")][0]
 p.send_signal(2)
 p.stdout.read()
 print("small" if rss < 400000 else "%d kB" % rss, p.wait())
@@ -203,6 +205,17 @@ rc=$?
 ok "kill -9 of an agent: the job fails" test $rc -ne 0
 like "kill -9 of an agent: its host is named" "$(cat err)" "local"
 ok "kill -9 of an agent: nothing is left" wait_for 20 nobody $mark
+
+start --hosts local:2x1 --ping_limit 1s sh plain.sh
+keeper=$(pgrep -P "$(pgrep -P $pid | head -1)" -x ds-agent | tail -1)
+agent=$(pgrep -P "$keeper" -x ds-agent | head -1)
+kill -STOP "$agent"
+wait $pid
+rc=$?
+kill -CONT "$agent" 2>/dev/null
+is "a silent host: the job fails" $rc 1
+like "a silent host is named" "$(cat err)" "was lost: nothing was heard from it"
+ok "a silent host: nothing is left" wait_for 20 nobody $mark
 
 # ---- exec ----
 out=$(run --hosts 'a,b' --launcher exec --launcher_args "echo noise on %h; exec $top_builddir/ds-agent" --prefix host echo hi </dev/null 2>err | sort | tr '\n' ' ')
