@@ -609,5 +609,8 @@ int main(void)
         cmocka_unit_test(foreign_bytes),
     };
 
+    /* under nohup, and in some CI, a program starts with signals ignored, and its children inherit that */
+    for (int sig = 1; sig < NSIG; sig++)
+        signal(sig, SIG_DFL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
