@@ -383,6 +383,9 @@ static int check(const struct options *o, struct err *err)
     if (o->log_level && log_level_parse(o->log_level, &level))
         return err_set(err, ERR_INPUT, "--log-level %s: give debug, info, warning or error",
                        o->log_level);
+    if (o->launcher_args && (!o->launcher || strcmp(o->launcher, "exec")))
+        return err_set(err, ERR_INPUT, "--launcher-args belongs to --launcher exec; ssh takes its options "
+                       "from --ssh-config, --ssh-port and --identity");
     if (o->launcher && !strcmp(o->launcher, "exec") && !o->launcher_args)
         return err_set(err, ERR_INPUT, "--launcher exec needs --launcher-args with the command that "
                        "starts ds-agent on %%h, for example 'docker exec -i %%h ds-agent'");

@@ -66,6 +66,11 @@ static int exec_open(struct channel **ch, void *pool, uv_loop_t *loop, const str
     int rc;
 
     *ch = NULL;
+    if (!o->launcher_args) { /* launch.launcher = exec in a job file */
+        free(what);
+        return err_set(err, ERR_INPUT, "launcher exec needs --launcher exec --launcher-args with the command "
+                       "that starts ds-agent on %%h");
+    }
     rc = fill_in(&command, o->launcher_args, host, node, err);
     argv[2] = command.data;
     if (!rc)

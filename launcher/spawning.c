@@ -153,7 +153,8 @@ static int write_job_json(struct front *f, struct err *err)
     int m, rc;
 
     gethostname(self, sizeof self - 1);
-    buf_addf(&b, "{\"pid\":%d,\"began\":%.3f,\"world\":%d", (int)getpid(), f->began_wall, f->place.world);
+    /* the outer process: the one that takes signals (keeper.h) */
+    buf_addf(&b, "{\"pid\":%d,\"began\":%.3f,\"world\":%d", (int)getppid(), f->began_wall, f->place.world);
     add_json_string(&b, "job_id", f->task->job_id);
     add_json_string(&b, "host", self);
     add_json_string(&b, "cwd", f->task->cwd);

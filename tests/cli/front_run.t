@@ -227,5 +227,12 @@ like "all of them" "$(cat err)" "cannot reach b"
 run --hosts 'a' --launcher exec --launcher_args "sleep 60" --connect_timeout 500ms true </dev/null 2>err; rc=$?
 is "a host that does not answer" $rc 1
 like "a host that does not answer is named" "$(cat err)" "a: no answer"
+DS_TEST_MARK=$mark "$launch" --hosts a --launcher exec --launcher_args "sleep 60" true </dev/null 2>err &
+pid=$!
+sleep 0.5
+kill -TERM $pid
+wait $pid
+is "a signal while hosts are connected to" $? 143
+ok "a signal while hosts are connected to: nothing is left" wait_for 10 nobody $mark
 is "--dry-run starts nothing" "$(run --hosts local:2x1 --dry-run touch started </dev/null 2>&1 | grep -c 'every check passed'; ls started 2>/dev/null)" 1
 finish

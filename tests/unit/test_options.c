@@ -125,6 +125,7 @@ static void bad(void **state)
         {"ds-launch --launcher pdsh p", "use ssh"},
         {"ds-launch --launcher openmpi p", "one of local|exec|ssh"},
         {"ds-launch --launcher exec p", "needs --launcher-args"},
+        {"ds-launch --launcher_args x p", "belongs to --launcher exec"},
         {"ds-launch --elastic_training p", "not supported"},
         {"ds-launch --venv_script v p", "not supported"},
         {"ds-launch --no_ssh p", "not supported"},
