@@ -22,6 +22,7 @@ libagent_a_SOURCES = \
 	launcher/agent/reap.c launcher/agent/reap.h \
 	launcher/agent/store.c launcher/agent/store.h \
 	launcher/agent/worker.c
+EXTRA_DIST += launcher/agent/README.md
 pkglibexec_PROGRAMS += ds-agent
 ds_agent_SOURCES = launcher/agent/main.c
 if SANITIZED

@@ -1,5 +1,6 @@
-/* Frames between front end and agent: see msg.h. Invariant of a decoder: in.data[0..taken) was returned
- * already and goes at the next feed; a frame is judged by its header before its body is there. */
+/* Frames between front end and agent: see msg.h. Invariant of a decoder: in.data[0..taken) was
+ * returned already and goes at the next feed; a frame is judged by its header before its body is
+ * there. */
 #include "launcher/msg.h"
 
 #define HEADER_BYTES 9  /* length, type, epoch */
@@ -34,11 +35,15 @@ int msg_next(struct msg_decoder *d, struct msg *m, struct err *err)
     m->type = (enum msg_type)get_u8(&r);
     m->epoch = get_u32(&r);
     if (len < COUNTED_BYTES || len > MSG_MAX_BYTES)
-        return err_set(err, ERR_NODE, "a frame of %u bytes is not ours (at most %u): something else "
-                       "writes into the channel", len, MSG_MAX_BYTES);
+        return err_set(err, ERR_NODE,
+                       "a frame of %u bytes is not ours (at most %u): something else "
+                       "writes into the channel",
+                       len, MSG_MAX_BYTES);
     if (m->type < MSG_HELLO || m->type > MSG_END)
-        return err_set(err, ERR_NODE, "a frame of type %d is not ours: something else writes into the "
-                       "channel", (int)m->type);
+        return err_set(err, ERR_NODE,
+                       "a frame of type %d is not ours: something else writes into the "
+                       "channel",
+                       (int)m->type);
     m->len = len - COUNTED_BYTES;
     m->data = r.p;
     if (have < HEADER_BYTES + (size_t)m->len)

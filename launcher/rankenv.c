@@ -1,5 +1,5 @@
-/* The environment of a rank: see rankenv.h and DESIGN 4.2 (the names that torchrun, deepspeed and Open
- * MPI's users know). Invariant: a name stands in the result at most once. */
+/* The environment of a rank: see rankenv.h and DESIGN 4.2 (the names that torchrun, deepspeed and
+ * Open MPI's users know). Invariant: a name stands in the result at most once. */
 #include "launcher/rankenv.h"
 
 #include <stdlib.h>
@@ -12,15 +12,17 @@ struct env {
 
 /* What a ds-launch sets itself: never inherited from one around us. */
 static const char *const own_names[] = {
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "NODE_RANK", "GROUP_RANK",
-    "CROSS_RANK", "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT", "DS_JOB_ID", "DS_EPOCH", "DS_AGENT_FD",
-    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "RANK",       "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
+    "LOCAL_SIZE", "NODE_RANK",   "GROUP_RANK",          "CROSS_RANK",
+    "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT",         "DS_JOB_ID",
+    "DS_EPOCH",   "DS_AGENT_FD", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
 };
 
-/* What it sets unless the user did: an inherited value is the user's, unless a ds-launch is around us. */
+/* What it sets unless the user did: an inherited value is the user's, unless a ds-launch is around
+ * us. */
 static const char *const user_names[] = {
-    "OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME", "TP_SOCKET_IFNAME",
-    "UCX_NET_DEVICES",
+    "OMP_NUM_THREADS",  "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
+    "TP_SOCKET_IFNAME", "UCX_NET_DEVICES",
 };
 
 #define COUNT(a) (sizeof(a) / sizeof *(a))
@@ -137,8 +139,8 @@ static char *list_entry(const char *list, int i)
     return *list ? xstrndup(list, strcspn(list, ",")) : NULL;
 }
 
-/* All devices of the node's ranks, in order of local rank, so that LOCAL_RANK is the index. Where the
- * site already masks devices, ours count within its mask. */
+/* All devices of the node's ranks, in order of local rank, so that LOCAL_RANK is the index. Where
+ * the site already masks devices, ours count within its mask. */
 static int set_devices(struct env *e, const struct spawn *s, char *const *base, struct err *err)
 {
     const char *allowed = rankenv_value(base, "CUDA_VISIBLE_DEVICES");
@@ -153,9 +155,10 @@ static int set_devices(struct env *e, const struct spawn *s, char *const *base, 
             continue;
         }
         if (!id) {
-            err_set(err, ERR_INPUT_LIMIT, "%s: rank %d wants device %d, but CUDA_VISIBLE_DEVICES=%s on "
-                    "that node has no such entry: ask for fewer slots there", s->host, s->rank[i].rank,
-                    device, allowed);
+            err_set(err, ERR_INPUT_LIMIT,
+                    "%s: rank %d wants device %d, but CUDA_VISIBLE_DEVICES=%s on "
+                    "that node has no such entry: ask for fewer slots there",
+                    s->host, s->rank[i].rank, device, allowed);
             buf_clear(&list);
             return -1;
         }

@@ -4,10 +4,10 @@
 
 #include "launcher/spawn.h"
 
-/* The environment of s->rank[i]: base (the agent's own) without what an outer ds-launch left in it, then
- * s->env, then what every rank gets. agent_fd: the rank's DS_AGENT_FD, -1: none (foreign program). cores:
- * processors the agent may use. NULL at the end; owned (rankenv_free). NULL and err when a device is not
- * among those that CUDA_VISIBLE_DEVICES of base allows. */
+/* The environment of s->rank[i]: base (the agent's own) without what an outer ds-launch left in it,
+ * then s->env, then what every rank gets. agent_fd: the rank's DS_AGENT_FD, -1: none (foreign
+ * program). cores: processors the agent may use. NULL at the end; owned (rankenv_free). NULL and
+ * err when a device is not among those that CUDA_VISIBLE_DEVICES of base allows. */
 char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, int cores,
                     char *const *base, struct err *err);
 /* For a program that is no rank (`ds-rank check`): base, scrubbed, and s->env. */

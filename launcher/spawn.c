@@ -1,12 +1,13 @@
-/* HELLO, SPAWN and CHECK payloads: see spawn.h. Each struct has its put and get side by side, in the same
- * order of fields. Invariant: a count from the wire is believed only as far as bytes are left, so a
- * bad payload can't make us allocate more than a small multiple of its own size. */
+/* HELLO, SPAWN and CHECK payloads: see spawn.h. Each struct has its put and get side by side, in
+ * the same order of fields. Invariant: a count from the wire is believed only as far as bytes are
+ * left, so a bad payload can't make us allocate more than a small multiple of its own size. */
 #include "launcher/spawn.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-/* A count of elements that take at least min bytes each; fails the reader when they can't all be there. */
+/* A count of elements that take at least min bytes each; fails the reader when they can't all be
+ * there. */
 static int get_count(struct reader *r, size_t min)
 {
     uint32_t n = get_u32(r);
@@ -131,7 +132,8 @@ static void get_key(struct reader *r, struct spawn *s)
 static int spawn_check(const struct spawn *s, struct err *err)
 {
     if (s->world < 0 || s->nodes < 1 || s->node < 0 || s->node >= s->nodes)
-        return err_set(err, ERR_JOB_INTERNAL, "node %d of %d, %d ranks", s->node, s->nodes, s->world);
+        return err_set(err, ERR_JOB_INTERNAL, "node %d of %d, %d ranks", s->node, s->nodes,
+                       s->world);
     if (s->argc < 1)
         return err_set(err, ERR_JOB_INTERNAL, "no program to start");
     for (int i = 0; i < s->world; i++)
@@ -142,7 +144,8 @@ static int spawn_check(const struct spawn *s, struct err *err)
         const struct spawn_rank *a = &s->rank[i];
 
         if (a->rank < 0 || a->rank >= s->world || s->node_of[a->rank] != s->node)
-            return err_set(err, ERR_JOB_INTERNAL, "rank %d is not one of node %d", a->rank, s->node);
+            return err_set(err, ERR_JOB_INTERNAL, "rank %d is not one of node %d", a->rank,
+                           s->node);
         if (a->local_rank != i || (i && s->rank[i - 1].rank >= a->rank))
             return err_set(err, ERR_JOB_INTERNAL, "rank %d has local rank %d in place %d", a->rank,
                            a->local_rank, i);
@@ -287,8 +290,10 @@ int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
     memset(h, 0, sizeof *h);
     h->build_id = get_str(&r);
     if (!r.failed && strcmp(h->build_id, build_id())) {
-        err_set(err, ERR_NODE, "the agent is of build %s, ds-launch of build %s: install the same "
-                "package on both", h->build_id, build_id());
+        err_set(err, ERR_NODE,
+                "the agent is of build %s, ds-launch of build %s: install the same "
+                "package on both",
+                h->build_id, build_id());
         hello_clear(h);
         return -1;
     }

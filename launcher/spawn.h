@@ -2,18 +2,20 @@
  * frames of msg.h.
  *
  * MSG_HELLO carries struct hello. MSG_SPAWN and MSG_CHECK carry struct spawn (CHECK looks at the
- * program, cwd, env, job text and world and starts no rank). The epoch stands in the frame's header.
+ * program, cwd, env, job text and world and starts no rank). The epoch stands in the frame's
+ * header.
  *
- * Rank numbers in MSG_FAIL and MSG_EVENT may be MSG_NODE: the node itself, no rank of it. What an agent
- * answers to SPAWN: one STARTED per rank, or FAIL (rank or MSG_NODE, with the sentence) and an EXIT for
- * every rank that did not start (code 127). Every rank of a SPAWN gets exactly one EXIT, as soon as it is
- * reaped: output that waits for credit comes later. An OUTPUT without bytes ends that stream (once for
- * stdout and once for stderr, needs no credit); a process the rank left behind may hold a stream open, so
- * whoever waits for the ends of all streams first sends END or KILL, which ends all descendants.
+ * Rank numbers in MSG_FAIL and MSG_EVENT may be MSG_NODE: the node itself, no rank of it. What an
+ * agent answers to SPAWN: one STARTED per rank, or FAIL (rank or MSG_NODE, with the sentence) and
+ * an EXIT for every rank that did not start (code 127). Every rank of a SPAWN gets exactly one
+ * EXIT, as soon as it is reaped: output that waits for credit comes later. An OUTPUT without bytes
+ * ends that stream (once for stdout and once for stderr, needs no credit); a process the rank left
+ * behind may hold a stream open, so whoever waits for the ends of all streams first sends END or
+ * KILL, which ends all descendants.
  *
- * Credit: an agent begins with none; MSG_CREDIT adds to it; an OUTPUT frame uses up the bytes it carries
- * behind rank and stream. Lines may be cut anywhere. The other way round, MSG_WANT says how many bytes
- * of STDIN the rank's agent takes. */
+ * Credit: an agent begins with none; MSG_CREDIT adds to it; an OUTPUT frame uses up the bytes it
+ * carries behind rank and stream. Lines may be cut anywhere. The other way round, MSG_WANT says how
+ * many bytes of STDIN the rank's agent takes. */
 #ifndef DS_SPAWN_H
 #define DS_SPAWN_H
 
@@ -26,32 +28,37 @@
 
 struct spawn_rank {
     int rank, local_rank;
-    int device; /* CUDA device id as the node numbers them; -1: none, CUDA_VISIBLE_DEVICES untouched */
+    int device; /* CUDA device id as the node numbers them; -1: none, the mask stays untouched */
     char *cpus; /* "0-3,8": processors to bind to; "": as the agent */
 };
 
 struct spawn {
     char *job_id;
-    char *host;          /* this node as the user wrote it, for messages */
-    int restarts;        /* TORCHELASTIC_RESTART_COUNT */
+    char *host;   /* this node as the user wrote it, for messages */
+    int restarts; /* TORCHELASTIC_RESTART_COUNT */
     int world, nodes, node;
-    int *node_of;        /* [world] */
-    char *address;       /* this node's numeric address for peers */
-    char *interface;     /* its interface, for GLOO_SOCKET_IFNAME and the like; "": leave them alone */
-    char *master_addr;   /* numeric */
+    int *node_of;    /* [world] */
+    char *address;   /* this node's numeric address for peers */
+    char *interface; /* its interface, for GLOO_SOCKET_IFNAME and the like; "": leave them alone */
+    char *master_addr; /* numeric */
     int master_port;
     uint8_t key[SPAWN_KEY_BYTES];
-    int64_t grace_ms, ping_limit_ms, check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
-    int threads;         /* OMP_NUM_THREADS unless the user set it; 0: the agent's cores / its ranks */
-    int engine;          /* ranks get DS_AGENT_FD; 0: a foreign program */
+    int64_t grace_ms, ping_limit_ms,
+        check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
+    int threads;  /* OMP_NUM_THREADS unless the user set it; 0: the agent's cores / its ranks */
+    int engine;   /* ranks get DS_AGENT_FD; 0: a foreign program */
     int pass_local_rank; /* append --local_rank=N */
     int stdin_rank;      /* the rank that gets STDIN frames; -1: none. Others read /dev/null */
-    char **argv; int argc; /* argv[0] "": ds-rank of the same build, found by the agent */
-    char *cwd;           /* "": the agent's */
-    int umask;           /* -1: the agent's */
-    char **env; int nenv; /* over the agent's own environment: NAME=VALUE sets, NAME alone removes */
-    uint8_t *job; size_t job_len; /* settings as INI text: key "job" */
-    struct spawn_rank *rank; int nranks; /* of this node: rank[i].local_rank == i, ranks ascending */
+    char **argv;
+    int argc;  /* argv[0] "": ds-rank of the same build, found by the agent */
+    char *cwd; /* "": the agent's */
+    int umask; /* -1: the agent's */
+    char **env;
+    int nenv; /* over the agent's own environment: NAME=VALUE sets, NAME alone removes */
+    uint8_t *job;
+    size_t job_len; /* settings as INI text: key "job" */
+    struct spawn_rank *rank;
+    int nranks; /* of this node: rank[i].local_rank == i, ranks ascending */
 };
 
 /* Appends the payload. */
@@ -69,29 +76,32 @@ struct hello_iface {
 
 struct hello_numa {
     int id;
-    char *cpus;           /* "0-7" */
+    char *cpus; /* "0-7" */
     uint64_t mem_bytes;
 };
 
 struct hello {
     char *build_id, *machine, *kernel, *hostname, *boot_id, *cwd;
     int pid;
-    int cores;            /* processors this agent may use */
-    char *cpus;           /* which: "0-3,8" */
+    int cores;  /* processors this agent may use */
+    char *cpus; /* which: "0-3,8" */
     uint64_t mem_bytes, mem_available_bytes;
-    int devices;          /* /dev/nvidiaN nodes */
-    int port;             /* a TCP port the agent keeps free (bound, SO_REUSEADDR, not listening) to its
-                           * end: MASTER_PORT when this node is the master. 0: none could be had */
-    char *rank_program;   /* the ds-rank that an empty argv[0] means; "": none found */
-    struct hello_iface *iface; int nifaces; /* up, with an address */
-    struct hello_numa *numa; int nnuma;
+    int devices; /* /dev/nvidiaN nodes */
+    int port;    /* a TCP port the agent keeps free (bound, SO_REUSEADDR, not listening) to its
+                  * end: MASTER_PORT when this node is the master. 0: none could be had */
+    char *rank_program; /* the ds-rank that an empty argv[0] means; "": none found */
+    struct hello_iface *iface;
+    int nifaces; /* up, with an address */
+    struct hello_numa *numa;
+    int nnuma;
 };
 
 void hello_put(struct buf *out, const struct hello *h);
 int hello_get(struct hello *h, const void *data, size_t n, struct err *err);
 void hello_clear(struct hello *h);
 
-/* A name for 1..n processors: "0-3,8". cpus_parse fills set[max] with 0/1; -1: not a list or beyond max. */
+/* A name for 1..n processors: "0-3,8". cpus_parse fills set[max] with 0/1; -1: not a list or beyond
+ * max. */
 void cpus_print(const uint8_t *set, int max, struct buf *out);
 int cpus_parse(const char *text, uint8_t *set, int max);
 

@@ -29,7 +29,8 @@ struct chan *chan_create(struct loop *l, int in, int out, const struct chan_even
 void chan_destroy(struct chan *c); /* NULL is fine; closes nothing */
 void chan_raw(struct chan *c, const void *data, size_t n);
 void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n);
-void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body); /* clears body */
+/* Clears body. */
+void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body);
 size_t chan_pending(const struct chan *c);
 /* Reads what is there now; when it last heard anything (clock_ms). */
 int64_t chan_poll(struct chan *c);
@@ -52,7 +53,7 @@ struct rank {
     int in_fd; /* its stdin, -1: none or closed */
     struct watch *in_watch;
     struct buf in;
-    int in_end; /* close stdin when in is empty */
+    int in_end;    /* close stdin when in is empty */
     int status_fd; /* becomes readable when exec is done (end of file) or failed (two ints) */
     struct watch *status_watch;
 };
@@ -62,7 +63,7 @@ struct team {
     uint32_t epoch;
     struct spawn spawn;
     struct rank *rank;
-    int n, running; /* running: not reaped */
+    int n, running;      /* running: not reaped */
     struct links *links; /* NULL: foreign program */
     struct team *next;   /* older ones, kept until their output is sent */
 };
@@ -90,13 +91,15 @@ struct links *links_create(struct team *t);
 void links_destroy(struct links *k); /* NULL is fine */
 /* The rank's end for rank number index: close-on-exec, owned by the caller. -1 and err. */
 int links_open(struct links *k, int index, struct err *err);
-void links_rank_gone(struct links *k, int index, int failed); /* failed: the others' waits end now */
+/* failed: the others' waits end now. */
+void links_rank_gone(struct links *k, int index, int failed);
 void links_stop(struct links *k, uint32_t why);
 void links_value(struct links *k, const char *key, const void *value, size_t n);
 void links_fenced(struct links *k, const char *name);
 
 /* ---- CHECK (check.c) */
-/* Takes over spawn; the answer goes out as CHECKED. A second one while it runs replaces nothing: refused. */
+/* Takes over spawn; the answer goes out as CHECKED. A second one while it runs replaces nothing:
+ * refused. */
 void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn);
 int check_reaped(struct agent *a, pid_t pid, int status);
 void check_destroy(struct check *c);
@@ -108,7 +111,8 @@ int node_cores(void);
 char *node_rank_program(void);
 struct oom *oom_create(void);
 void oom_destroy(struct oom *o);
-int oom_killed(struct oom *o, pid_t pid); /* was it the kernel, for want of memory? A guess: 0 or 1 */
+/* Was it the kernel, for want of memory? A guess: 0 or 1. */
+int oom_killed(struct oom *o, pid_t pid);
 
 /* ---- the worker (worker.c) */
 struct agent {
@@ -143,10 +147,12 @@ void agent_fail(struct agent *a, uint32_t epoch, uint32_t rank, const struct err
 int lift_fd(int fd);
 /* fork with all signals blocked in the child, for child_reset. */
 pid_t child_fork(void);
-/* Between fork and exec of any program that we start: default signals, own process group, dies with us. */
+/* Between fork and exec of any program that we start: default signals, own process group, dies with
+ * us. */
 void child_reset(pid_t parent);
 /* The text behind "PROGRAM cannot be started": errno of a failed exec, in words. */
-void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at, int error);
+void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at,
+                int error);
 enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM };
 
 #endif

@@ -1,5 +1,5 @@
-/* The channel to the front end: see agent.h. Invariant: out.data[0..sent) is written already; once down, what
- * is queued is thrown away. */
+/* The channel to the front end: see agent.h. Invariant: out.data[0..sent) is written already; once
+ * down, what is queued is thrown away. */
 #include "launcher/agent/agent.h"
 #include "engine/base/clock.h"
 

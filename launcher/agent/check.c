@@ -1,7 +1,8 @@
-/* CHECK: would a rank start on this node? For engine ranks the program itself says so (`PROGRAM check JOB
- * --world N`: it is there, it loads, it reads the job and finds its data); for a foreign program we look
- * whether working folder and program are there. Invariant: each CHECK gets one CHECKED, within its
- * deadline. */
+/* CHECK: would a rank start on this node? For engine ranks the program itself says so (`PROGRAM
+ * check JOB
+ * --world N`: it is there, it loads, it reads the job and finds its data); for a foreign program we
+ * look whether working folder and program are there. Invariant: each CHECK gets one CHECKED, within
+ * its deadline. */
 #include "launcher/agent/agent.h"
 #include "launcher/rankenv.h"
 
@@ -126,9 +127,10 @@ static int is_program(const char *name, const char *path)
     return 0;
 }
 
-static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env, pid_t parent)
-    __attribute__((noreturn));
-static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env, pid_t parent)
+static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env,
+                      pid_t parent) __attribute__((noreturn));
+static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env,
+                      pid_t parent)
 {
     const struct spawn *s = &c->spawn;
     char world[16], job[32];
@@ -136,7 +138,8 @@ static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd,
     int null = open("/dev/null", O_RDONLY);
 
     child_reset(parent);
-    if (dup2(null, 0) < 0 || dup2(fd[SAYS], 1) < 0 || dup2(fd[FAILS], 2) < 0 || dup2(job_fd, JOB_FD) < 0)
+    if (dup2(null, 0) < 0 || dup2(fd[SAYS], 1) < 0 || dup2(fd[FAILS], 2) < 0 ||
+        dup2(job_fd, JOB_FD) < 0)
         child_fail(fd[FAILED_EXEC], EXEC_FDS);
     if (*s->cwd && chdir(s->cwd))
         child_fail(fd[FAILED_EXEC], EXEC_CWD);
@@ -165,7 +168,8 @@ static int job_file(const struct spawn *s)
 {
     int fd = lift_fd(memfd_create("job.ini", MFD_CLOEXEC));
 
-    if (fd >= 0 && (write(fd, s->job, s->job_len) != (ssize_t)s->job_len || lseek(fd, 0, SEEK_SET) < 0)) {
+    if (fd >= 0 &&
+        (write(fd, s->job, s->job_len) != (ssize_t)s->job_len || lseek(fd, 0, SEEK_SET) < 0)) {
         close(fd);
         fd = -1;
     }
@@ -186,7 +190,8 @@ static int check_fork(struct check *c, struct err *err)
             break;
         c->source[i].fd = lift_fd(fd[0]);
         theirs[i] = lift_fd(fd[1]);
-        c->source[i].watch = watch_create(c->agent->loop, c->source[i].fd, on_source, &c->source[i], err);
+        c->source[i].watch =
+            watch_create(c->agent->loop, c->source[i].fd, on_source, &c->source[i], err);
         watch_set(c->source[i].watch, LOOP_READ);
     }
     if (rc == 0 && (c->pid = child_fork()) == 0)
@@ -222,8 +227,10 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
     if (a->check)
         err_set(&err, ERR_JOB_INTERNAL, "%s: a check is running already", c->spawn.host);
     else if (!*c->program)
-        err_set(&err, ERR_INPUT_FILE, "%s: ds-rank was not found beside ds-agent nor in " BINDIR "; install the "
-                "package there or name the program", c->spawn.host);
+        err_set(&err, ERR_INPUT_FILE,
+                "%s: ds-rank was not found beside ds-agent nor in " BINDIR "; install the "
+                "package there or name the program",
+                c->spawn.host);
     else
         check_fork(c, &err);
     if (err.code) {
@@ -265,13 +272,15 @@ static void judge(struct check *c, int status, struct err *err)
         memcpy(why, failed->data, sizeof why);
         exec_error(err, host, program, c->spawn.cwd, why[0], why[1]);
     } else if (c->late) {
-        err_set(err, ERR_NODE, "%s: `%s check` gave no answer in time; look at the file systems of that node", host,
-                program);
+        err_set(err, ERR_NODE,
+                "%s: `%s check` gave no answer in time; look at the file systems of that node",
+                host, program);
     } else if (code == 127 && strstr(text, "shared libraries")) {
-        err_set(err, ERR_NODE, "%s: %s can't be loaded: %s; install what is missing there", host, program, text);
+        err_set(err, ERR_NODE, "%s: %s can't be loaded: %s; install what is missing there", host,
+                program, text);
     } else if (code < 0) {
-        err_set(err, ERR_NODE, "%s: `%s check` was ended by signal %d%s%s", host, program, WTERMSIG(status),
-                *text ? ": " : "", text);
+        err_set(err, ERR_NODE, "%s: `%s check` was ended by signal %d%s%s", host, program,
+                WTERMSIG(status), *text ? ": " : "", text);
     } else if (code > 0) {
         err_set(err, code == 2 ? ERR_INPUT : ERR_NODE, "%s: %s%s", host, text,
                 *text ? "" : "the check of the job failed without a word");

@@ -1,6 +1,7 @@
-/* The ranks' sockets, the agent's end of engine/base/link.h. Invariants: a rank is answered only what it
- * asked; an answer that its socket does not take now waits in order in its queue, never in the loop; a
- * rank's page stays mapped here to the end of the team, so that it can be read after KILL. */
+/* The ranks' sockets, the agent's end of engine/base/link.h. Invariants: a rank is answered only
+ * what it asked; an answer that its socket does not take now waits in order in its queue, never in
+ * the loop; a rank's page stays mapped here to the end of the team, so that it can be read after
+ * KILL. */
 #include "launcher/agent/agent.h"
 #include "engine/base/boot.h"
 #include "engine/base/link.h"
@@ -112,7 +113,8 @@ static void end_flush(struct end *e)
 }
 
 /* Sends or queues; clears body. fds are duplicated. */
-static void end_send(struct end *e, enum link_type type, uint32_t id, struct buf *body, const int *fd, int nfds)
+static void end_send(struct end *e, enum link_type type, uint32_t id, struct buf *body,
+                     const int *fd, int nfds)
 {
     struct buf b = BUF_INIT;
     struct packet p = {.nfds = 0};
@@ -187,8 +189,10 @@ static void on_hello(struct end *e, uint32_t id, struct reader *r)
 
     get_u32(r);
     if (!reader_done(r) || strcmp(build, build_id())) {
-        char *why = xasprintf("the program is of build %s, the agent of build %s: install the same package on "
-                              "both", build, build_id());
+        char *why = xasprintf(
+            "the program is of build %s, the agent of build %s: install the same package on "
+            "both",
+            build, build_id());
 
         refuse(e, id, why);
         free(why);
@@ -382,7 +386,8 @@ static void take_fds(struct msghdr *m, int *fd)
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
         size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
 
-        for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n; i++) {
+        for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n;
+             i++) {
             int got;
 
             memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof got);
@@ -403,7 +408,9 @@ static int end_receive(struct end *e)
         char room[CMSG_SPACE(MAX_FDS * sizeof(int))];
     } control;
     struct iovec iov = {data, sizeof data};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1, .msg_control = control.room,
+    struct msghdr m = {.msg_iov = &iov,
+                       .msg_iovlen = 1,
+                       .msg_control = control.room,
                        .msg_controllen = sizeof control.room};
     ssize_t n = recvmsg(e->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     int fd = -1;

@@ -1,5 +1,5 @@
-/* The agent's event loop: see loop.h. The only file of the agent that knows libuv. Invariant: a watch or
- * ticker that was destroyed makes no call, its memory goes when libuv has let go of it. */
+/* The agent's event loop: see loop.h. The only file of the agent that knows libuv. Invariant: a
+ * watch or ticker that was destroyed makes no call, its memory goes when libuv has let go of it. */
 #include "launcher/agent/loop.h"
 #include "engine/base/buf.h"
 
@@ -97,8 +97,10 @@ void watch_set(struct watch *w, int events)
         return;
     w->events = events;
     if (events)
-        uv_poll_start(&w->uv, (events & LOOP_READ ? UV_READABLE : 0) |
-                      (events & LOOP_WRITE ? UV_WRITABLE : 0), on_poll);
+        uv_poll_start(&w->uv,
+                      (events & LOOP_READ ? UV_READABLE : 0) |
+                          (events & LOOP_WRITE ? UV_WRITABLE : 0),
+                      on_poll);
     else
         uv_poll_stop(&w->uv);
 }
@@ -156,7 +158,8 @@ static void on_signal(uv_signal_t *uv, int signo)
     c->cb(c->ctx, signo);
 }
 
-int loop_signal(struct loop *l, int signo, void (*cb)(void *ctx, int signo), void *ctx, struct err *err)
+int loop_signal(struct loop *l, int signo, void (*cb)(void *ctx, int signo), void *ctx,
+                struct err *err)
 {
     struct caught *c = &l->caught[l->ncaught];
     int rc;

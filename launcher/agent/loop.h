@@ -1,4 +1,5 @@
-/* The agent's event loop: descriptors, timers, signals. All callbacks run on the one thread of it. */
+/* The agent's event loop: descriptors, timers, signals. All callbacks run on the one thread of it.
+ */
 #ifndef DS_AGENT_LOOP_H
 #define DS_AGENT_LOOP_H
 
@@ -30,6 +31,7 @@ void ticker_stop(struct ticker *t);
 void ticker_destroy(struct ticker *t);
 
 /* Calls cb for this signal as long as the loop lives. */
-int loop_signal(struct loop *l, int signo, void (*cb)(void *ctx, int signo), void *ctx, struct err *err);
+int loop_signal(struct loop *l, int signo, void (*cb)(void *ctx, int signo), void *ctx,
+                struct err *err);
 
 #endif

@@ -1,8 +1,8 @@
 /* ds-agent: one per node. Its stdin and stdout are the channel to ds-launch (msg.h).
  *
- * Two processes. The keeper waits and kills, nothing else, so there is nothing in it that could go wrong; the
- * worker does the work. Both are subreapers: what the worker leaves behind falls to the keeper, and when
- * the keeper dies the worker, who is still there, ends everything below itself. */
+ * Two processes. The keeper waits and kills, nothing else, so there is nothing in it that could go
+ * wrong; the worker does the work. Both are subreapers: what the worker leaves behind falls to the
+ * keeper, and when the keeper dies the worker, who is still there, ends everything below itself. */
 #include "engine/base/build.h"
 #include "launcher/agent/agent.h"
 #include "launcher/agent/reap.h"
@@ -34,7 +34,8 @@ static int open_standard(void)
     return fd < 0 ? -1 : 0;
 }
 
-/* What whoever started us left open is not ours: a rank must not get it, nor must we keep it alive. */
+/* What whoever started us left open is not ours: a rank must not get it, nor must we keep it alive.
+ */
 static void close_inherited(void)
 {
     if (syscall(SYS_close_range, 3u, ~0u, 0u))
@@ -83,7 +84,8 @@ static int keeper_run(void)
     sigprocmask(SIG_BLOCK, &set, &old);
     signal(SIGCHLD, SIG_DFL); /* ignored, nothing could be waited for */
     close_inherited();
-    if (open_standard() || prctl(PR_SET_CHILD_SUBREAPER, 1) || pipe2(life, O_CLOEXEC) || (worker = fork()) < 0) {
+    if (open_standard() || prctl(PR_SET_CHILD_SUBREAPER, 1) || pipe2(life, O_CLOEXEC) ||
+        (worker = fork()) < 0) {
         fprintf(stderr, "ds-agent: cannot start: %s\n", strerror(errno));
         return 1;
     }
@@ -109,8 +111,10 @@ int main(int argc, char **argv)
         return 0;
     }
     if (argc > 1) {
-        fprintf(stderr, "ds-agent: unknown argument %s: ds-launch starts this program, it takes none "
-                "(--build-id prints its build)\n", argv[1]);
+        fprintf(stderr,
+                "ds-agent: unknown argument %s: ds-launch starts this program, it takes none "
+                "(--build-id prints its build)\n",
+                argv[1]);
         return 2;
     }
     return keeper_run();

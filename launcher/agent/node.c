@@ -1,5 +1,5 @@
-/* What this node is: the facts of HELLO. Reads /proc, /sys and the interfaces; a file that is not there
- * leaves its field empty or 0. */
+/* What this node is: the facts of HELLO. Reads /proc, /sys and the interfaces; a file that is not
+ * there leaves its field empty or 0. */
 #include "launcher/agent/agent.h"
 
 #include <arpa/inet.h>
@@ -109,8 +109,9 @@ static int prefix_of(const uint8_t *mask, int bytes)
 static void add_iface(struct hello *h, const struct ifaddrs *a)
 {
     int v6 = a->ifa_addr->sa_family == AF_INET6;
-    const void *raw = v6 ? (const void *)&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr
-                         : (const void *)&((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr;
+    const void *raw =
+        v6 ? (const void *)&((const struct sockaddr_in6 *)(const void *)a->ifa_addr)->sin6_addr
+           : (const void *)&((const struct sockaddr_in *)(const void *)a->ifa_addr)->sin_addr;
     const void *mask =
         v6 ? (const void *)&((const struct sockaddr_in6 *)(const void *)a->ifa_netmask)->sin6_addr
            : (const void *)&((const struct sockaddr_in *)(const void *)a->ifa_netmask)->sin_addr;
@@ -159,8 +160,8 @@ static int count_devices(void)
     return n;
 }
 
-/* Bound, never listening: bind(0) of others does not get it, a rank with SO_REUSEADDR can listen there. The
- * descriptor is kept to the end of the process on purpose. */
+/* Bound, never listening: bind(0) of others does not get it, a rank with SO_REUSEADDR can listen
+ * there. The descriptor is kept to the end of the process on purpose. */
 static int hold_port(void)
 {
     int fd = lift_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1;
@@ -168,7 +169,8 @@ static int hold_port(void)
     socklen_t len = sizeof any;
 
     if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-        bind(fd, (struct sockaddr *)&any, sizeof any) || getsockname(fd, (struct sockaddr *)&any, &len)) {
+        bind(fd, (struct sockaddr *)&any, sizeof any) ||
+        getsockname(fd, (struct sockaddr *)&any, &len)) {
         if (fd >= 0)
             close(fd);
         return 0;

@@ -1,5 +1,6 @@
-/* The static agent asks nothing of the name service. libuv's archive refers to getpwuid_r from a function
- * that we never call; this definition keeps glibc's, and with it NSS and dlopen, out of the program. */
+/* The static agent asks nothing of the name service. libuv's archive refers to getpwuid_r from a
+ * function that we never call; this definition keeps glibc's, and with it NSS and dlopen, out of
+ * the program. */
 #include <errno.h>
 #include <pwd.h>
 #include <stddef.h>

@@ -1,6 +1,7 @@
-/* Was a rank killed for want of memory? Told from whichever exists: the kernel's log (names the process), the
- * counter of our cgroup (v2 memory.events, v1 memory.oom_control). A guess by nature: the counter says that
- * some process of the group was killed, so it counts only for a rank that died of KILL. */
+/* Was a rank killed for want of memory? Told from whichever exists: the kernel's log (names the
+ * process), the counter of our cgroup (v2 memory.events, v1 memory.oom_control). A guess by nature:
+ * the counter says that some process of the group was killed, so it counts only for a rank that
+ * died of KILL. */
 #include "launcher/agent/agent.h"
 
 #include <fcntl.h>
@@ -35,7 +36,8 @@ static char *counter_of(const char *line)
 {
     static const char *const v1[] = {"/sys/fs/cgroup/memory%s/memory.oom_control",
                                      "/sys/fs/cgroup/memory/memory.oom_control"};
-    static const char *const v2[] = {"/sys/fs/cgroup%s/memory.events", "/sys/fs/cgroup/memory.events"};
+    static const char *const v2[] = {"/sys/fs/cgroup%s/memory.events",
+                                     "/sys/fs/cgroup/memory.events"};
     const char *path = strrchr(line, ':');
     int is_v2 = strncmp(line, "0::", 3) == 0;
 
@@ -43,7 +45,8 @@ static char *counter_of(const char *line)
         return NULL;
     for (int i = 0; i < 2; i++) {
         const char *form = is_v2 ? v2[i] : v1[i], *hole = strstr(form, "%s");
-        char *file = hole ? xasprintf("%.*s%s%s", (int)(hole - form), form, path + 1, hole + 2) : xstrdup(form);
+        char *file = hole ? xasprintf("%.*s%s%s", (int)(hole - form), form, path + 1, hole + 2)
+                          : xstrdup(form);
 
         if (read_counter(file) >= 0)
             return file;

@@ -1,6 +1,6 @@
-/* What flows between a rank's pipes and the channel. Invariant: at most agent->credit bytes of OUTPUT leave;
- * without credit no pipe is read (so a rank that writes waits, and our memory stays flat). stdin is bounded
- * by what MSG_WANT allowed. */
+/* What flows between a rank's pipes and the channel. Invariant: at most agent->credit bytes of
+ * OUTPUT leave; without credit no pipe is read (so a rank that writes waits, and our memory stays
+ * flat). stdin is bounded by what MSG_WANT allowed. */
 #include "launcher/agent/agent.h"
 
 #include <errno.h>
@@ -126,7 +126,8 @@ static void on_stdin(void *ctx, int events)
     struct rank *r = ctx;
     ssize_t n = r->in.len ? write(r->in_fd, r->in.data, r->in.len) : 0;
 
-    if (n < 0 && errno != EINTR && errno != EAGAIN) { /* it closed its stdin: the rest has no reader */
+    if (n < 0 && errno != EINTR &&
+        errno != EAGAIN) { /* it closed its stdin: the rest has no reader */
         stdin_close(r);
         return;
     }

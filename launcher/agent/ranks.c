@@ -1,10 +1,10 @@
-/* One epoch's ranks on this node: fork, exec, exit. Invariants: every rank of a team gets exactly one EXIT,
- * started or not; a rank leads its own process group and dies with the worker; every descriptor here is
- * close-on-exec, a rank has 0, 1, 2 and DS_AGENT_FD.
+/* One epoch's ranks on this node: fork, exec, exit. Invariants: every rank of a team gets exactly
+ * one EXIT, started or not; a rank leads its own process group and dies with the worker; every
+ * descriptor here is close-on-exec, a rank has 0, 1, 2 and DS_AGENT_FD.
  *
  * fork and not posix_spawn: what a rank needs (parent-death signal, affinity, oom score) is set in
- * between. The worker has one thread, so the child may use what it likes. A hung working folder stops
- * only the child: whether exec worked is read from status_fd in the loop. */
+ * between. The worker has one thread, so the child may use what it likes. A hung working folder
+ * stops only the child: whether exec worked is read from status_fd in the loop. */
 #include "launcher/agent/agent.h"
 #include "engine/base/clock.h"
 #include "launcher/rankenv.h"
@@ -53,7 +53,8 @@ pid_t child_fork(void)
 
 void child_reset(pid_t parent)
 {
-    static const unsigned long all_default[8]; /* the kernel's struct sigaction: SIG_DFL, no flags */
+    static const unsigned long
+        all_default[8]; /* the kernel's struct sigaction: SIG_DFL, no flags */
     sigset_t none;
 
     /* not signal(): it refuses 32 and 33, which some make and shells leave ignored */
@@ -67,21 +68,28 @@ void child_reset(pid_t parent)
         _exit(NOT_STARTED);
 }
 
-void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at, int error)
+void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at,
+                int error)
 {
     const char *where = at == EXEC_CWD ? cwd : program;
 
     if (at == EXEC_CWD)
-        err_set(err, ERR_INPUT, "%s: the working folder %s can't be entered: %s; start from a folder that "
-                "every node has, or share it", host, where, strerror(error));
+        err_set(err, ERR_INPUT,
+                "%s: the working folder %s can't be entered: %s; start from a folder that "
+                "every node has, or share it",
+                host, where, strerror(error));
     else if (at == EXEC_PROGRAM && error == ENOENT)
-        err_set(err, ERR_INPUT, "%s: the program %s is not there (or the interpreter that its first line "
-                "names): give a path that every node has", host, where);
+        err_set(err, ERR_INPUT,
+                "%s: the program %s is not there (or the interpreter that its first line "
+                "names): give a path that every node has",
+                host, where);
     else if (at == EXEC_PROGRAM)
-        err_set(err, ERR_INPUT, "%s: the program %s can't be started: %s", host, where, strerror(error));
+        err_set(err, ERR_INPUT, "%s: the program %s can't be started: %s", host, where,
+                strerror(error));
     else
         err_set(err, ERR_NODE, "%s: a rank can't be %s: %s", host,
-                at == EXEC_CPUS ? "bound to its processors" : "given its descriptors", strerror(error));
+                at == EXEC_CPUS ? "bound to its processors" : "given its descriptors",
+                strerror(error));
 }
 
 static void child_fail(int status_fd, int at)
@@ -260,7 +268,8 @@ static int plan_stdin(struct rank *r, struct plan *p, int *ours)
     return p->fd[IN] < 0 ? -1 : 0;
 }
 
-/* Pipes and socket; on failure the rank's own ends are closed by the caller through team_destroy's path. */
+/* Pipes and socket; on failure the rank's own ends are closed by the caller through team_destroy's
+ * path. */
 static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct err *err)
 {
     struct team *t = r->team;
@@ -273,8 +282,8 @@ static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct 
         if (p->fd[LINK] < 0)
             return -1;
     }
-    p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1, t->agent->cores,
-                          environ, err);
+    p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1,
+                          t->agent->cores, environ, err);
     return p->env ? 0 : -1;
 }
 
@@ -288,13 +297,16 @@ static void close_all(const int fd[PLAN_FDS])
 static int rank_start(struct rank *r, struct err *err)
 {
     struct team *t = r->team;
-    struct plan p = {{-1, -1, -1, -1, -1}, NULL, rank_argv(&t->spawn, r->index), &t->spawn,
-                     t->spawn.rank[r->index].cpus, getpid()};
+    struct plan p = {{-1, -1, -1, -1, -1},           NULL,
+                     rank_argv(&t->spawn, r->index), &t->spawn,
+                     t->spawn.rank[r->index].cpus,   getpid()};
     int ours[PLAN_FDS] = {-1, -1, -1, -1, -1}, rc = plan_make(r, &p, ours, err);
 
     if (rc == 0 && !*p.argv[0])
-        rc = err_set(err, ERR_INPUT_FILE, "%s: ds-rank was not found beside ds-agent nor in " BINDIR
-                     "; install the package there or name the program", t->spawn.host);
+        rc = err_set(err, ERR_INPUT_FILE,
+                     "%s: ds-rank was not found beside ds-agent nor in " BINDIR
+                     "; install the package there or name the program",
+                     t->spawn.host);
     if (rc == 0 && (r->pid = child_fork()) == 0)
         child_run(&p);
     if (rc == 0 && r->pid < 0) {

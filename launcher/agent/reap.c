@@ -1,10 +1,10 @@
 /* Descendants: see reap.h.
  *
- * A process group lies within one session, and a session's members descend from the process that made it.
- * So when this process leads its session (the worker calls setsid before it starts anything), every group
- * of a descendant other than our own holds descendants only, and may be signalled as a whole. Single
- * processes are signalled by pidfd after their start time was read again: a pid that was used anew in
- * between is left alone. */
+ * A process group lies within one session, and a session's members descend from the process that
+ * made it. So when this process leads its session (the worker calls setsid before it starts
+ * anything), every group of a descendant other than our own holds descendants only, and may be
+ * signalled as a whole. Single processes are signalled by pidfd after their start time was read
+ * again: a pid that was used anew in between is left alone. */
 #include "launcher/agent/reap.h"
 #include "engine/base/buf.h"
 #include "engine/base/clock.h"
@@ -50,8 +50,10 @@ static int proc_read(pid_t pid, struct proc *p)
         return -1;
     text[n] = 0;
     tail = strrchr(text, ')');
-    if (!tail || sscanf(tail + 1, " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d"
-                        " %*d %llu", &p->state, &ppid, &pgrp, &p->start) != 4)
+    if (!tail || sscanf(tail + 1,
+                        " %c %d %d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d"
+                        " %*d %llu",
+                        &p->state, &ppid, &pgrp, &p->start) != 4)
         return -1;
     p->pid = pid;
     p->parent = ppid;

@@ -1,9 +1,9 @@
 /* The worker: frames in, ranks below it, one loop.
  *
- * The ladder ends everything that was started here: TERM to all descendants, grace, KILL until none is left.
- * Invariants: new ranks start only after the ladder has ended every descendant of the old ones; once ending
- * is set the worker ends after the ladder, whatever else comes; a frame of another epoch than the current
- * one changes nothing. */
+ * The ladder ends everything that was started here: TERM to all descendants, grace, KILL until none
+ * is left. Invariants: new ranks start only after the ladder has ended every descendant of the old
+ * ones; once ending is set the worker ends after the ladder, whatever else comes; a frame of
+ * another epoch than the current one changes nothing. */
 #include "launcher/agent/agent.h"
 #include "engine/base/clock.h"
 #include "launcher/agent/reap.h"
@@ -87,8 +87,10 @@ static void ladder_give_up(struct agent *a)
     int n = reap_signal(SIGKILL, pid, 4);
     struct err err = ERR_INIT;
 
-    err_set(&err, ERR_NODE, "%s: %d processes can't be ended (the first is %d): the kernel or another user "
-            "holds them; look at that node", a->team ? a->team->spawn.host : "node", n, n ? (int)pid[0] : 0);
+    err_set(&err, ERR_NODE,
+            "%s: %d processes can't be ended (the first is %d): the kernel or another user "
+            "holds them; look at that node",
+            a->team ? a->team->spawn.host : "node", n, n ? (int)pid[0] : 0);
     agent_fail(a, a->team ? a->team->epoch : 0, MSG_NODE, &err);
     spawn_clear(&a->next);
     ladder_done(a);
@@ -220,7 +222,8 @@ static void on_spawn(struct agent *a, const struct msg *m)
         agent_fail(a, m->epoch, MSG_NODE, &err);
         return;
     }
-    if (a->ending || a->next.argc || (a->team && a->team->running && a->ladder.step == LADDER_NONE)) {
+    if (a->ending || a->next.argc ||
+        (a->team && a->team->running && a->ladder.step == LADDER_NONE)) {
         err_set(&err, ERR_JOB_INTERNAL, "%s: ranks of epoch %u are running still", s.host,
                 a->team ? a->team->epoch : 0);
         agent_fail(a, m->epoch, MSG_NODE, &err);
@@ -370,7 +373,8 @@ static void on_ping_ticker(void *ctx)
 {
     struct agent *a = ctx;
 
-    /* the loop calls timers before descriptors: after a pause of ours, what came meanwhile counts */
+    /* the loop calls timers before descriptors: after a pause of ours, what came meanwhile counts
+     */
     if (!a->mute && !a->ending && clock_ms() - chan_poll(a->chan) > a->ping_limit_ms)
         on_down(a, "no word from ds-launch within the ping limit");
 }
@@ -467,7 +471,8 @@ int worker_run(int keeper_fd)
     if (worker_open(&a, keeper_fd, &err)) {
         static const char name[] = "ds-agent: ";
 
-        if (write(STDERR_FILENO, name, sizeof name - 1) < 0 || write(STDERR_FILENO, err.text, strlen(err.text)) < 0 ||
+        if (write(STDERR_FILENO, name, sizeof name - 1) < 0 ||
+            write(STDERR_FILENO, err.text, strlen(err.text)) < 0 ||
             write(STDERR_FILENO, "\n", 1) < 0)
             a.status = 1;
         a.status = 1;

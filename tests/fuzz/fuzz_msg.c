@@ -1,5 +1,5 @@
-/* A channel's bytes: frames, fed in pieces, and the payloads of HELLO and SPAWN in them (HELLO's without its
- * build id, which is put in front here, or every input would end there). */
+/* A channel's bytes: frames, fed in pieces, and the payloads of HELLO and SPAWN in them (HELLO's
+ * without its build id, which is put in front here, or every input would end there). */
 #include "tests/fuzz/fuzz.h"
 #include "launcher/msg.h"
 #include "launcher/spawn.h"
@@ -27,7 +27,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     for (size_t at = 0; at < n; at += piece) {
         msg_feed(&d, data + at, n - at < piece ? n - at : piece);
         while (msg_next(&d, &m, &err) == 1) {
-            if ((m.type == MSG_SPAWN || m.type == MSG_CHECK) && spawn_get(&s, m.data, m.len, &err) == 0)
+            if ((m.type == MSG_SPAWN || m.type == MSG_CHECK) &&
+                spawn_get(&s, m.data, m.len, &err) == 0)
                 spawn_clear(&s);
             if (m.type == MSG_HELLO)
                 read_hello(&m);

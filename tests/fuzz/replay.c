@@ -1,7 +1,7 @@
-/* The main program of every fuzz entry under make check: runs LLVMFuzzerTestOneInput over the files of its
- * corpus folder (tests/fuzz/corpus/NAME for fuzz_NAME, or the files given), then over mutants of them from
- * a fixed seed. A crash, a sanitizer's report or a hang is the failure. For real fuzzing link the entry with
- * clang -fsanitize=fuzzer instead. */
+/* The main program of every fuzz entry under make check: runs LLVMFuzzerTestOneInput over the files
+ * of its corpus folder (tests/fuzz/corpus/NAME for fuzz_NAME, or the files given), then over
+ * mutants of them from a fixed seed. A crash, a sanitizer's report or a hang is the failure. For
+ * real fuzzing link the entry with clang -fsanitize=fuzzer instead. */
 #include "tests/fuzz/fuzz.h"
 #include "engine/base/buf.h"
 #include "engine/base/rng.h"

@@ -13,11 +13,15 @@ tests_unit_test_rankenv_CFLAGS = $(CMOCKA_TEST_CFLAGS)
 tests_unit_test_rankenv_LDADD = $(AGENT_TEST_LIBS)
 
 if HAVE_CMOCKA
-check_PROGRAMS += tests/unit/test_agent tests/unit/agent_rank
-TESTS += tests/unit/test_agent
+check_PROGRAMS += tests/unit/test_agent tests/unit/test_agent_link tests/unit/agent_rank
+TESTS += tests/unit/test_agent tests/unit/test_agent_link
 endif
 tests_unit_test_agent_SOURCES = tests/unit/test_agent.c tests/unit/agent_driver.c tests/unit/agent_driver.h
 tests_unit_test_agent_CFLAGS = $(CMOCKA_TEST_CFLAGS)
 tests_unit_test_agent_LDADD = $(AGENT_TEST_LIBS)
+tests_unit_test_agent_link_SOURCES = tests/unit/test_agent_link.c tests/unit/agent_driver.c \
+	tests/unit/agent_driver.h
+tests_unit_test_agent_link_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_unit_test_agent_link_LDADD = $(AGENT_TEST_LIBS)
 tests_unit_agent_rank_SOURCES = tests/unit/agent_rank.c
 tests_unit_agent_rank_LDADD = libdsbase.a -lpthread -lm

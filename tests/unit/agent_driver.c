@@ -13,6 +13,10 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
 
 static void pause_ms(int ms)
 {
@@ -102,16 +106,31 @@ struct spawn driver_table(struct driver *d, int n, char **argv)
 {
     static int node_of[DRIVER_RANKS];
     static struct spawn_rank rank[DRIVER_RANKS];
-    struct spawn s = {.job_id = "test", .host = "here", .world = n, .nodes = 1, .node_of = node_of,
-                      .address = "127.0.0.1", .interface = "", .master_addr = "127.0.0.1",
-                      .master_port = 1234, .grace_ms = 400, .ping_limit_ms = 60000, .stdin_rank = -1,
-                      .argv = argv, .cwd = "", .umask = -1, .env = d->mark_env, .nenv = 1,
-                      .rank = rank, .nranks = n};
+    struct spawn s = {.job_id = "test",
+                      .host = "here",
+                      .world = n,
+                      .nodes = 1,
+                      .node_of = node_of,
+                      .address = "127.0.0.1",
+                      .interface = "",
+                      .master_addr = "127.0.0.1",
+                      .master_port = 1234,
+                      .grace_ms = 400,
+                      .ping_limit_ms = 60000,
+                      .stdin_rank = -1,
+                      .argv = argv,
+                      .cwd = "",
+                      .umask = -1,
+                      .env = d->mark_env,
+                      .nenv = 1,
+                      .rank = rank,
+                      .nranks = n};
 
     for (int i = 0; i < n; i++)
         rank[i] = (struct spawn_rank){i, i, -1, ""};
     while (argv[s.argc])
         s.argc++;
+    d->n = n;
     return s;
 }
 
@@ -381,4 +400,66 @@ void driver_clear(struct driver *d)
     }
     for (int i = 0; i < d->nwaiting; i++)
         free(d->waiting[i]);
+}
+
+int driver_greeted(const struct driver *d)
+{
+    return d->greeted || d->closed;
+}
+
+int driver_exited(const struct driver *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->n; i++)
+        n += d->rank[i].exits > 0;
+    return n == d->n;
+}
+
+int driver_over(const struct driver *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->n; i++)
+        n += d->rank[i].exits > 0 && d->rank[i].ended[1] && d->rank[i].ended[2];
+    return n == d->n;
+}
+
+/* Each rank has printed a line. */
+int driver_spoke(const struct driver *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < d->n; i++)
+        n += d->rank[i].out[1].len && strchr(d->rank[i].out[1].data, '\n') != NULL;
+    return n == d->n;
+}
+
+int driver_checked(const struct driver *d)
+{
+    return d->checks > 0;
+}
+
+int driver_never(const struct driver *d)
+{
+    return 0;
+}
+
+void driver_begin(struct driver *d)
+{
+    signal(SIGPIPE, SIG_IGN);
+    driver_start(d);
+    assert_int_equal(driver_until(d, driver_greeted, LONG_MS), 1);
+    assert_int_equal(d->greeted, 1);
+    driver_u32(d, MSG_CREDIT, 1u << 20);
+}
+
+/* The usual end: END, BYE, exit 0, nothing left. */
+void driver_finish(struct driver *d)
+{
+    driver_send(d, MSG_END, NULL, 0);
+    assert_int_equal(driver_wait(d, LONG_MS), 0);
+    assert_int_equal(d->bye, 1);
+    assert_int_equal(driver_left(d), 0);
+    driver_clear(d);
 }

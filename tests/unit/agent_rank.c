@@ -1,4 +1,5 @@
-/* An engine rank for test_agent: speaks the link and exits with what it found. argv[1] says what to do. */
+/* An engine rank for test_agent: speaks the link and exits with what it found. argv[1] says what to
+ * do. */
 #include "engine/base/clock.h"
 #include "engine/base/link.h"
 
@@ -47,7 +48,8 @@ static int talk(struct link *l, struct boot *b, struct err *err)
     } else {
         close(fd);
     }
-    if (b->fence(b, "all", far(), err) || b->fence(b, "all", far(), err)) /* a name may be used again */
+    if (b->fence(b, "all", far(), err) ||
+        b->fence(b, "all", far(), err)) /* a name may be used again */
         return 6;
     if (b->get(b, "job", &value, &n, far(), err))
         return 7;
@@ -73,7 +75,8 @@ static int die(struct boot *b, struct err *err)
         struct timespec limit = {LONG_MS / 1000, 0};
 
         while (!__atomic_load_n(&b->page->abort, __ATOMIC_ACQUIRE))
-            if (syscall(SYS_futex, &b->page->abort, FUTEX_WAIT, 0, &limit, NULL, 0) && errno == ETIMEDOUT)
+            if (syscall(SYS_futex, &b->page->abort, FUTEX_WAIT, 0, &limit, NULL, 0) &&
+                errno == ETIMEDOUT)
                 return 3;
         return 42;
     }
@@ -122,7 +125,9 @@ int main(int argc, char **argv)
         fprintf(stderr, "%s\n", err.text);
         return 99;
     }
-    rc = !strcmp(argv[1], "talk") ? talk(l, b, &err) : !strcmp(argv[1], "die") ? die(b, &err) : stop(b);
+    rc = !strcmp(argv[1], "talk")  ? talk(l, b, &err)
+         : !strcmp(argv[1], "die") ? die(b, &err)
+                                   : stop(b);
     if (rc && err.code)
         fprintf(stderr, "%s\n", err.text);
     fflush(stdout);

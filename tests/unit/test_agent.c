@@ -1,6 +1,6 @@
-/* ds-agent, started over pipes. Ranks are shell scripts (and tests/unit/agent_rank.c for the link), so what
- * is expected comes from the shell and the kernel. Every process that an agent starts carries a mark in its
- * environment: what is left is counted in /proc. */
+/* ds-agent, started over pipes. Ranks are shell scripts (and tests/unit/agent_rank.c for the link),
+ * so what is expected comes from the shell and the kernel. Every process that an agent starts
+ * carries a mark in its environment: what is left is counted in /proc. */
 #include "tests/unit/agent_driver.h"
 
 #include <errno.h>
@@ -16,78 +16,11 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-#define LONG_MS 60000 /* nothing takes this long; a bound for what hangs */
-
-static int greeted(const struct driver *d)
-{
-    return d->greeted || d->closed;
-}
-
-static int want_ranks; /* how many the conditions below look at */
-
-static int all_exited(const struct driver *d)
-{
-    int n = 0;
-
-    for (int i = 0; i < want_ranks; i++)
-        n += d->rank[i].exits > 0;
-    return n == want_ranks;
-}
-
-static int all_over(const struct driver *d)
-{
-    int n = 0;
-
-    for (int i = 0; i < want_ranks; i++)
-        n += d->rank[i].exits > 0 && d->rank[i].ended[1] && d->rank[i].ended[2];
-    return n == want_ranks;
-}
-
-/* Each rank has printed a line. */
-static int all_spoke(const struct driver *d)
-{
-    int n = 0;
-
-    for (int i = 0; i < want_ranks; i++)
-        n += d->rank[i].out[1].len && strchr(d->rank[i].out[1].data, '\n') != NULL;
-    return n == want_ranks;
-}
-
-static int checked(const struct driver *d)
-{
-    return d->checks > 0;
-}
-
-static int never(const struct driver *d)
-{
-    return 0;
-}
-
-static void begin(struct driver *d)
-{
-    signal(SIGPIPE, SIG_IGN);
-    driver_start(d);
-    assert_int_equal(driver_until(d, greeted, LONG_MS), 1);
-    assert_int_equal(d->greeted, 1);
-    driver_u32(d, MSG_CREDIT, 1u << 20);
-}
-
-/* The usual end: END, BYE, exit 0, nothing left. */
-static void finish(struct driver *d)
-{
-    driver_send(d, MSG_END, NULL, 0);
-    assert_int_equal(driver_wait(d, LONG_MS), 0);
-    assert_int_equal(d->bye, 1);
-    assert_int_equal(driver_left(d), 0);
-    driver_clear(d);
-}
-
 static void start_sh(struct driver *d, int n, char *script)
 {
     char *argv[] = {"/bin/sh", "-c", script, "sh", NULL};
     struct spawn s = driver_table(d, n, argv);
 
-    want_ranks = n;
     driver_spawn(d, &s);
 }
 
@@ -98,24 +31,26 @@ static void greeting(void **state)
     cpu_set_t mask;
     int loopback = 0;
 
-    begin(&d);
+    driver_begin(&d);
     gethostname(host, sizeof host);
     sched_getaffinity(0, sizeof mask, &mask);
     assert_string_equal(d.hello.hostname, host);
     assert_int_equal(d.hello.cores, CPU_COUNT(&mask));
     assert_in_range(d.hello.port, 1, 65535);
-    assert_true(d.hello.mem_bytes == (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
+    assert_true(d.hello.mem_bytes ==
+                (uint64_t)sysconf(_SC_PHYS_PAGES) * (uint64_t)sysconf(_SC_PAGESIZE));
     for (int i = 0; i < d.hello.nifaces; i++)
         loopback += d.hello.iface[i].loopback && !strcmp(d.hello.iface[i].address, "127.0.0.1") &&
                     d.hello.iface[i].prefix == 8;
     assert_int_equal(loopback, 1);
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void what_a_rank_gets(void **state)
 {
     static char script[] =
-        "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_SIZE <$DS_AGENT_FD> $MASTER_ADDR:$MASTER_PORT $1 $(pwd) "
+        "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_SIZE <$DS_AGENT_FD> $MASTER_ADDR:$MASTER_PORT "
+        "$1 $(pwd) "
         "$(umask) $(ls /proc/$$/fd | tr '\\n' ' ')$(readlink /proc/$$/fd/0) "
         "$(cat /proc/$$/oom_score_adj)\"; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status >&2";
     char *argv[] = {"sh", "-c", script, "sh", "a b", NULL};
@@ -126,17 +61,16 @@ static void what_a_rank_gets(void **state)
 
     if (f && fscanf(f, "%d", &score) == 1)
         fclose(f);
-    begin(&d);
+    driver_begin(&d);
     s = driver_table(&d, 2, argv);
     s.cwd = "/usr";
     s.umask = 031;
-    want_ranks = 2;
     driver_spawn(&d, &s);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     for (int i = 0; i < 2; i++) {
         /* descriptor 3 is the shell's own, of $(...) */
-        char *want = xasprintf("%d/2 %d/2 <> 127.0.0.1:1234 a b /usr 0031 0 1 2 3 /dev/null %d\n", i, i,
-                               score + 500 > 1000 ? 1000 : score + 500);
+        char *want = xasprintf("%d/2 %d/2 <> 127.0.0.1:1234 a b /usr 0031 0 1 2 3 /dev/null %d\n",
+                               i, i, score + 500 > 1000 ? 1000 : score + 500);
 
         assert_string_equal(buf_str(&d.rank[i].out[1]), want);
         assert_non_null(strstr(buf_str(&d.rank[i].out[2]), "SigBlk:\t0000000000000000"));
@@ -145,23 +79,23 @@ static void what_a_rank_gets(void **state)
         assert_int_equal(d.rank[i].code, 0);
         free(want);
     }
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void codes_and_signals(void **state)
 {
     struct driver d;
 
-    begin(&d);
+    driver_begin(&d);
     start_sh(&d, 3, "case $RANK in 0) exit 0;; 1) exit 7;; 2) kill -SEGV $$;; esac");
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_int_equal(d.rank[0].code | d.rank[0].signal, 0);
     assert_int_equal(d.rank[1].code, 7);
     assert_int_equal(d.rank[1].signal, 0);
     assert_int_equal(d.rank[2].signal, SIGSEGV);
     for (int i = 0; i < 3; i++)
         assert_int_equal(d.rank[i].exits, 1);
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void not_started(void **state)
@@ -170,23 +104,22 @@ static void not_started(void **state)
     struct driver d;
     struct spawn s;
 
-    begin(&d);
-    want_ranks = 2;
+    driver_begin(&d);
     s = driver_table(&d, 2, missing);
     driver_spawn(&d, &s);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_int_equal(d.rank[0].code, 127);
     assert_int_equal(d.rank[0].started, 0);
-    assert_non_null(strstr(buf_str(&d.rank[0].fails), "here: the program /no/such/program is not there"));
-    finish(&d);
-    begin(&d);
+    assert_non_null(
+        strstr(buf_str(&d.rank[0].fails), "here: the program /no/such/program is not there"));
+    driver_finish(&d);
+    driver_begin(&d);
     s = driver_table(&d, 1, folder);
     s.cwd = "/no/such/folder";
-    want_ranks = 1;
     driver_spawn(&d, &s);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_non_null(strstr(buf_str(&d.rank[0].fails), "/no/such/folder"));
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void output_is_whole(void **state)
@@ -196,9 +129,9 @@ static void output_is_whole(void **state)
 
     for (int i = 1; i <= 100000; i++)
         buf_addf(&want, "%d\n", i);
-    begin(&d);
+    driver_begin(&d);
     start_sh(&d, 3, "seq 100000; seq 100000 >&2; printf 'no newline'");
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     for (int i = 0; i < 3; i++) {
         assert_int_equal(d.rank[i].out[2].len, want.len);
         assert_memory_equal(d.rank[i].out[2].data, want.data, want.len);
@@ -207,7 +140,7 @@ static void output_is_whole(void **state)
         assert_int_equal(d.rank[i].ended[1], 1);
     }
     buf_clear(&want);
-    finish(&d);
+    driver_finish(&d);
 }
 
 static long resident_kb(int pid)
@@ -232,37 +165,37 @@ static void credit_holds_output(void **state)
     signal(SIGPIPE, SIG_IGN);
     driver_start(&d);
     d.echo_credit = 0;
-    assert_int_equal(driver_until(&d, greeted, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_greeted, LONG_MS), 1);
     start_sh(&d, 1, "yes");
-    driver_until(&d, never, 200);
+    driver_until(&d, driver_never, 200);
     assert_int_equal(d.rank[0].out[1].len, 0);
     driver_u32(&d, MSG_CREDIT, 100001);
-    driver_until(&d, never, 300);
+    driver_until(&d, driver_never, 300);
     assert_int_equal(d.rank[0].out[1].len, 100001);
     before = resident_kb(d.hello.pid);
-    driver_until(&d, never, 300);
+    driver_until(&d, driver_never, 300);
     assert_int_equal(d.rank[0].out[1].len, 100001);
     assert_in_range(resident_kb(d.hello.pid), 1, (uintmax_t)before + 64);
     driver_u64(&d, MSG_PING, 5); /* the channel lives on without credit */
     driver_u64(&d, MSG_KILL, 0);
-    assert_int_equal(driver_until(&d, all_exited, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_exited, LONG_MS), 1);
     assert_int_equal(d.rank[0].signal, SIGKILL);
     assert_int_equal(d.pongs, 1);
     driver_u32(&d, MSG_CREDIT, 1u << 20); /* what the pipe held */
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
-    finish(&d);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
+    driver_finish(&d);
 }
 
 /* A child that shields itself in every way a child can. */
-#define STUBBORN                                                                                   \
-    "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1001 & wait' & "      \
+#define STUBBORN                                                                             \
+    "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1001 & wait' & " \
     "(setsid sh -c 'sleep 1002 &' &) ; (sleep 1003 &) ; echo up; while :; do sleep 1; done"
 
 static void start_stubborn(struct driver *d)
 {
-    begin(d);
+    driver_begin(d);
     start_sh(d, 2, STUBBORN);
-    assert_int_equal(driver_until(d, all_spoke, LONG_MS), 1);
+    assert_int_equal(driver_until(d, driver_spoke, LONG_MS), 1);
     assert_true(driver_left(d) >= 8);
 }
 
@@ -323,13 +256,12 @@ static void missed_pings(void **state)
     struct driver d;
     struct spawn s;
 
-    begin(&d);
+    driver_begin(&d);
     s = driver_table(&d, 1, argv);
     s.ping_limit_ms = 500;
-    want_ranks = 1;
     driver_spawn(&d, &s);
     for (int i = 0; i < 15; i++) { /* three limits long, with pings */
-        driver_until(&d, never, 100);
+        driver_until(&d, driver_never, 100);
         driver_u64(&d, MSG_PING, 1);
     }
     assert_int_equal(d.closed, 0);
@@ -343,28 +275,32 @@ static void term_grace_kill(void **state)
 {
     struct driver d;
 
-    begin(&d);
-    start_sh(&d, 2, "[ $RANK = 0 ] && trap 'exit 5' TERM || trap '' TERM; echo up; while :; do sleep 0.1; done");
-    assert_int_equal(driver_until(&d, all_spoke, LONG_MS), 1);
+    driver_begin(&d);
+    start_sh(&d, 2,
+             "[ $RANK = 0 ] && trap 'exit 5' TERM || trap '' TERM; echo up; while :; do sleep 0.1; "
+             "done");
+    assert_int_equal(driver_until(&d, driver_spoke, LONG_MS), 1);
     driver_u64(&d, MSG_KILL, 1000);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_int_equal(d.rank[0].code, 5);
     assert_int_equal(d.rank[1].signal, SIGKILL);
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void five_hundred_children(void **state)
 {
     struct driver d;
 
-    begin(&d);
-    start_sh(&d, 1, "i=0; while [ $i -lt 250 ]; do sleep 1000 & setsid sleep 1000 & i=$((i+1)); done; echo up; "
-             "while :; do sleep 1000 & sleep 0.01; done");
-    assert_int_equal(driver_until(&d, all_spoke, LONG_MS), 1);
+    driver_begin(&d);
+    start_sh(
+        &d, 1,
+        "i=0; while [ $i -lt 250 ]; do sleep 1000 & setsid sleep 1000 & i=$((i+1)); done; echo up; "
+        "while :; do sleep 1000 & sleep 0.01; done");
+    assert_int_equal(driver_until(&d, driver_spoke, LONG_MS), 1);
     driver_u64(&d, MSG_KILL, 0);
-    assert_int_equal(driver_until(&d, all_exited, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_exited, LONG_MS), 1);
     assert_int_equal(driver_gone(&d, LONG_MS), 1);
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void standard_input(void **state)
@@ -374,14 +310,13 @@ static void standard_input(void **state)
     struct driver d;
     struct spawn s;
 
-    begin(&d);
+    driver_begin(&d);
     s = driver_table(&d, 2, argv);
     s.stdin_rank = 1;
-    want_ranks = 2;
     driver_spawn(&d, &s);
     for (int i = 0; i < 5; i++) /* against WANT */
         for (int sent = 0; !sent;) {
-            driver_until(&d, never, 10);
+            driver_until(&d, driver_never, 10);
             if (d.rank[1].wanted >= (int)sizeof block) {
                 driver_stdin(&d, 1, block, sizeof block);
                 d.rank[1].wanted -= (int)sizeof block;
@@ -389,187 +324,35 @@ static void standard_input(void **state)
             }
         }
     driver_stdin(&d, 1, NULL, 0);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_string_equal(d.rank[0].out[1].data, "0\n");
     assert_string_equal(d.rank[1].out[1].data, "200000\n");
-    finish(&d);
+    driver_finish(&d);
 }
 
 static void signals_and_epochs(void **state)
 {
     struct driver d;
 
-    begin(&d);
+    driver_begin(&d);
     start_sh(&d, 1, "trap 'echo usr1; exit 3' USR1; echo up; while :; do sleep 0.05; done");
-    assert_int_equal(driver_until(&d, all_spoke, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_spoke, LONG_MS), 1);
     d.epoch = 7; /* none of ours */
     driver_u32(&d, MSG_SIGNAL, SIGUSR1);
     driver_u64(&d, MSG_KILL, 0);
-    driver_until(&d, never, 300);
+    driver_until(&d, driver_never, 300);
     assert_int_equal(d.rank[0].exits, 0);
     d.epoch = 1;
     driver_u32(&d, MSG_SIGNAL, SIGUSR1);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     assert_int_equal(d.rank[0].code, 3);
     assert_string_equal(d.rank[0].out[1].data, "up\nusr1\n");
     d.epoch = 2; /* the next one, on the same agent */
     memset(&d.rank[0].exits, 0, sizeof d.rank[0].exits);
     start_sh(&d, 1, "exit $((10 + DS_EPOCH))");
-    assert_int_equal(driver_until(&d, all_exited, LONG_MS), 1);
+    assert_int_equal(driver_until(&d, driver_exited, LONG_MS), 1);
     assert_int_equal(d.rank[0].code, 12);
-    finish(&d);
-}
-
-/* An engine rank of ours. */
-static struct spawn engine_table(struct driver *d, int n, char *what)
-{
-    static char path[4096];
-    static char *argv[] = {path, NULL, NULL};
-    const char *top = getenv("top_builddir");
-    struct spawn s;
-
-    snprintf(path, sizeof path, "%s/tests/unit/agent_rank", top ? top : ".");
-    argv[1] = what;
-    s = driver_table(d, n, argv);
-    s.engine = 1;
-    s.job = (uint8_t *)"[run]";
-    s.job_len = 5;
-    want_ranks = n;
-    return s;
-}
-
-static void ranks_talk(void **state)
-{
-    struct driver d;
-    struct spawn s;
-
-    begin(&d);
-    s = engine_table(&d, 3, "talk");
-    driver_spawn(&d, &s);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
-    for (int i = 0; i < 3; i++) {
-        char *want = xasprintf("rank %d of 3 on node 0: [run]\n", i);
-
-        assert_string_equal(buf_str(&d.rank[i].out[2]), "");
-        assert_int_equal(d.rank[i].code, 0);
-        assert_string_equal(buf_str(&d.rank[i].out[1]), want);
-        assert_string_equal(buf_str(&d.rank[i].metrics), "{\"step\":1}\n");
-        free(want);
-    }
-    finish(&d);
-}
-
-static void waits_end_with_a_rank(void **state)
-{
-    struct driver d;
-    struct spawn s;
-
-    begin(&d);
-    s = engine_table(&d, 4, "die");
-    driver_spawn(&d, &s);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS / 2), 1);
-    assert_int_equal(d.rank[1].signal, SIGKILL);
-    assert_int_equal(d.rank[0].code, 40);
-    assert_int_equal(d.rank[2].code, 42);
-    assert_int_equal(d.rank[3].code, 43);
-    finish(&d);
-}
-
-static void stop_word(void **state)
-{
-    struct driver d;
-    struct spawn s;
-
-    begin(&d);
-    s = engine_table(&d, 2, "stop");
-    driver_spawn(&d, &s);
-    driver_until(&d, never, 200);
-    assert_int_equal(d.rank[0].exits, 0);
-    driver_u32(&d, MSG_STOP, 2);
-    assert_int_equal(driver_until(&d, all_over, LONG_MS), 1);
-    assert_int_equal(d.rank[0].code, 52);
-    assert_int_equal(d.rank[1].code, 52);
-    finish(&d);
-}
-
-static const char *check(struct driver *d, const struct spawn *s)
-{
-    d->checks = 0;
-    driver_check(d, s);
-    assert_int_equal(driver_until(d, checked, LONG_MS), 1);
-    return buf_str(&d->check_text);
-}
-
-static void checks(void **state)
-{
-    struct driver d;
-    struct spawn s;
-    char *none[] = {"/no/ds-rank", NULL}, *late[] = {"/bin/sh", NULL}, *name[] = {"no-such-name", NULL};
-    char *shell[] = {"sh", NULL};
-
-    begin(&d);
-    s = engine_table(&d, 3, NULL);
-    assert_string_equal(check(&d, &s), "--world 3 [run]");
-    assert_int_equal(d.check_code, ERR_OK);
-    s.job = (uint8_t *)"bad";
-    s.job_len = 3;
-    assert_string_equal(check(&d, &s), "here: job.ini:1: bad is no setting");
-    assert_int_equal(d.check_code, ERR_INPUT);
-    s.argv = none;
-    assert_non_null(strstr(check(&d, &s), "here: the program /no/ds-rank is not there"));
-    s.argv = late; /* `sh check FILE`: no such script */
-    check(&d, &s);
-    assert_int_equal(d.check_code, ERR_INPUT);
-    s.argv = name;
-    s.engine = 0;
-    assert_non_null(strstr(check(&d, &s), "no-such-name"));
-    s.argv = shell;
-    assert_string_equal(check(&d, &s), "");
-    assert_int_equal(d.check_code, ERR_OK);
-    s.cwd = "/no/folder";
-    assert_non_null(strstr(check(&d, &s), "/no/folder"));
-    finish(&d);
-}
-
-/* A program that can't be loaded, and one that hangs. */
-static void checks_of_broken_programs(void **state)
-{
-    char folder[] = "/tmp/ds-agent-test.XXXXXX", *path, *argv[] = {NULL, NULL};
-    struct driver d;
-    struct spawn s;
-    FILE *f;
-
-    assert_non_null(mkdtemp(folder));
-    path = xasprintf("%s/rank", folder);
-    f = fopen(path, "w");
-    fprintf(f, "#!/bin/sh\n[ -e %s/hang ] && exec sleep 1000\n"
-            "echo \"$0: error while loading shared libraries: libx.so.1: cannot open\" >&2; exit 127\n", folder);
-    fclose(f);
-    chmod(path, 0755);
-    argv[0] = path;
-    begin(&d);
-    s = engine_table(&d, 1, NULL);
-    s.argv = argv;
-    assert_non_null(strstr(check(&d, &s), "libx.so.1: cannot open"));
-    assert_non_null(strstr(buf_str(&d.check_text), "here: "));
-    assert_int_equal(d.check_code, ERR_NODE);
-    argv[0] = xasprintf("%s/hang", folder);
-    fclose(fopen(argv[0], "w"));
-    unlink(argv[0]);
-    mkdir(argv[0], 0755);
-    s.check_ms = 300;
-    {
-        char *hang = argv[0];
-
-        argv[0] = path;
-        assert_non_null(strstr(check(&d, &s), "no answer in time"));
-        rmdir(hang);
-        free(hang);
-    }
-    finish(&d);
-    unlink(path);
-    rmdir(folder);
-    free(path);
+    driver_finish(&d);
 }
 
 static void foreign_bytes(void **state)
@@ -601,11 +384,6 @@ int main(void)
         cmocka_unit_test(five_hundred_children),
         cmocka_unit_test(standard_input),
         cmocka_unit_test(signals_and_epochs),
-        cmocka_unit_test(ranks_talk),
-        cmocka_unit_test(waits_end_with_a_rank),
-        cmocka_unit_test(stop_word),
-        cmocka_unit_test(checks),
-        cmocka_unit_test(checks_of_broken_programs),
         cmocka_unit_test(foreign_bytes),
     };
 

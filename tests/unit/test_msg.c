@@ -70,11 +70,15 @@ static void what_is_not_ours(void **state)
 {
     struct err err = ERR_INIT;
 
-    assert_int_equal(next_of((const uint8_t[]){4, 0, 0, 0, 1, 0, 0, 0, 0}, 9, &err), -1); /* too short */
+    assert_int_equal(next_of((const uint8_t[]){4, 0, 0, 0, 1, 0, 0, 0, 0}, 9, &err),
+                     -1); /* too short */
     assert_int_equal(err.code, ERR_NODE);
-    assert_int_equal(next_of((const uint8_t[]){1, 0, 64, 0, 1, 0, 0, 0, 0}, 9, &err), -1); /* 4 MiB + 1 */
-    assert_int_equal(next_of((const uint8_t[]){0, 0, 64, 0, 1, 0, 0, 0, 0}, 9, &err), 0);  /* 4 MiB */
-    assert_int_equal(next_of((const uint8_t[]){5, 0, 0, 0, 0, 0, 0, 0, 0}, 9, &err), -1);  /* type 0 */
+    assert_int_equal(next_of((const uint8_t[]){1, 0, 64, 0, 1, 0, 0, 0, 0}, 9, &err),
+                     -1); /* 4 MiB + 1 */
+    assert_int_equal(next_of((const uint8_t[]){0, 0, 64, 0, 1, 0, 0, 0, 0}, 9, &err),
+                     0); /* 4 MiB */
+    assert_int_equal(next_of((const uint8_t[]){5, 0, 0, 0, 0, 0, 0, 0, 0}, 9, &err),
+                     -1); /* type 0 */
     assert_int_equal(next_of((const uint8_t[]){5, 0, 0, 0, MSG_END + 1, 0, 0, 0, 0}, 9, &err), -1);
     assert_int_equal(next_of((const uint8_t *)"bash: ds-agent", 14, &err), -1);
 }
@@ -86,13 +90,34 @@ static int node_of[] = {0, 0, 1};
 static struct spawn example(void)
 {
     static struct spawn_rank rank[] = {{0, 0, 2, "0-1"}, {1, 1, -1, ""}};
-    struct spawn s = {.job_id = "j1", .host = "n0", .restarts = 2, .world = 3, .nodes = 2, .node = 0,
-                      .node_of = node_of, .address = "10.0.0.1", .interface = "eth0",
-                      .master_addr = "10.0.0.9", .master_port = 29500, .grace_ms = 3000,
-                      .ping_limit_ms = 10000, .check_ms = 60000, .threads = 4, .engine = 1,
-                      .pass_local_rank = 1, .stdin_rank = 1, .argv = node_argv, .argc = 4,
-                      .cwd = "/tmp", .umask = 027, .env = node_env, .nenv = 3,
-                      .job = (uint8_t *)"[run]\nseed = 1\n", .job_len = 15, .rank = rank, .nranks = 2};
+    struct spawn s = {.job_id = "j1",
+                      .host = "n0",
+                      .restarts = 2,
+                      .world = 3,
+                      .nodes = 2,
+                      .node = 0,
+                      .node_of = node_of,
+                      .address = "10.0.0.1",
+                      .interface = "eth0",
+                      .master_addr = "10.0.0.9",
+                      .master_port = 29500,
+                      .grace_ms = 3000,
+                      .ping_limit_ms = 10000,
+                      .check_ms = 60000,
+                      .threads = 4,
+                      .engine = 1,
+                      .pass_local_rank = 1,
+                      .stdin_rank = 1,
+                      .argv = node_argv,
+                      .argc = 4,
+                      .cwd = "/tmp",
+                      .umask = 027,
+                      .env = node_env,
+                      .nenv = 3,
+                      .job = (uint8_t *)"[run]\nseed = 1\n",
+                      .job_len = 15,
+                      .rank = rank,
+                      .nranks = 2};
 
     memset(s.key, 0xab, sizeof s.key);
     return s;
@@ -179,11 +204,24 @@ static void hello_survives(void **state)
 {
     struct hello_iface iface[] = {{"eth0", "10.0.0.1", 24, 0}, {"lo", "127.0.0.1", 8, 1}};
     struct hello_numa numa[] = {{0, "0-1", 1u << 30}};
-    struct hello in = {.build_id = (char *)build_id(), .machine = "x86_64", .kernel = "6.1",
-                       .hostname = "n0", .boot_id = "b", .cwd = "/home/x", .pid = 12, .cores = 2,
-                       .cpus = "0-1", .mem_bytes = 5ull << 32, .mem_available_bytes = 4ull << 32,
-                       .devices = 1, .port = 40000, .rank_program = "/usr/bin/ds-rank", .iface = iface,
-                       .nifaces = 2, .numa = numa, .nnuma = 1};
+    struct hello in = {.build_id = (char *)build_id(),
+                       .machine = "x86_64",
+                       .kernel = "6.1",
+                       .hostname = "n0",
+                       .boot_id = "b",
+                       .cwd = "/home/x",
+                       .pid = 12,
+                       .cores = 2,
+                       .cpus = "0-1",
+                       .mem_bytes = 5ull << 32,
+                       .mem_available_bytes = 4ull << 32,
+                       .devices = 1,
+                       .port = 40000,
+                       .rank_program = "/usr/bin/ds-rank",
+                       .iface = iface,
+                       .nifaces = 2,
+                       .numa = numa,
+                       .nnuma = 1};
     struct hello out;
     struct err err = ERR_INIT;
     struct buf b = BUF_INIT;
@@ -206,8 +244,8 @@ static void hello_survives(void **state)
 
 static void cpu_lists(void **state)
 {
-    static const char *const bad[] = {"a", "1-", "-1", "3-1", "1,,2", "1,", ",1", "16", "0-16", "1 2",
-                                      "99999999999999999999"};
+    static const char *const bad[] = {
+        "a", "1-", "-1", "3-1", "1,,2", "1,", ",1", "16", "0-16", "1 2", "99999999999999999999"};
     uint8_t set[16];
     struct buf b = BUF_INIT;
 

@@ -1,4 +1,5 @@
-/* launcher/rankenv.c: the environment of every rank. Expected values: DESIGN 4.2, worked by hand. */
+/* launcher/rankenv.c: the environment of every rank. Expected values: DESIGN 4.2, worked by hand.
+ */
 #include "launcher/rankenv.h"
 
 #include <setjmp.h>
@@ -15,9 +16,20 @@ static char *no_env[] = {NULL};
 
 static struct spawn node1(void)
 {
-    struct spawn s = {.job_id = "job7", .host = "n1", .restarts = 4, .world = 5, .nodes = 2, .node = 1,
-                      .node_of = node_of, .address = "10.0.0.2", .interface = "", .engine = 1,
-                      .master_addr = "10.0.0.1", .master_port = 23456, .rank = ranks, .nranks = 3};
+    struct spawn s = {.job_id = "job7",
+                      .host = "n1",
+                      .restarts = 4,
+                      .world = 5,
+                      .nodes = 2,
+                      .node = 1,
+                      .node_of = node_of,
+                      .address = "10.0.0.2",
+                      .interface = "",
+                      .engine = 1,
+                      .master_addr = "10.0.0.1",
+                      .master_port = 23456,
+                      .rank = ranks,
+                      .nranks = 3};
 
     for (int i = 0; i < 3; i++)
         ranks[i] = (struct spawn_rank){2 + i, i, -1, ""};
@@ -42,13 +54,25 @@ static void who_i_am(void **state)
     struct spawn s = node1();
     char **env = rankenv_make(&s, 1, 9, 3, 8, no_env, NULL);
     static const char *const want[][2] = {
-        {"RANK", "3"}, {"WORLD_SIZE", "5"}, {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "3"},
-        {"LOCAL_SIZE", "3"}, {"NODE_RANK", "1"}, {"GROUP_RANK", "1"}, {"CROSS_RANK", "1"},
-        {"CROSS_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.1"}, {"MASTER_PORT", "23456"},
+        {"RANK", "3"},
+        {"WORLD_SIZE", "5"},
+        {"LOCAL_RANK", "1"},
+        {"LOCAL_WORLD_SIZE", "3"},
+        {"LOCAL_SIZE", "3"},
+        {"NODE_RANK", "1"},
+        {"GROUP_RANK", "1"},
+        {"CROSS_RANK", "1"},
+        {"CROSS_SIZE", "2"},
+        {"MASTER_ADDR", "10.0.0.1"},
+        {"MASTER_PORT", "23456"},
         {"OMP_NUM_THREADS", "2"}, /* 8 cores, 3 ranks */
-        {"DS_JOB_ID", "job7"}, {"DS_EPOCH", "9"}, {"DS_AGENT_FD", "3"},
-        {"TORCHELASTIC_RUN_ID", "job7"}, {"TORCHELASTIC_RESTART_COUNT", "4"},
-        {"CUDA_VISIBLE_DEVICES", NULL}, {"GLOO_SOCKET_IFNAME", NULL},
+        {"DS_JOB_ID", "job7"},
+        {"DS_EPOCH", "9"},
+        {"DS_AGENT_FD", "3"},
+        {"TORCHELASTIC_RUN_ID", "job7"},
+        {"TORCHELASTIC_RESTART_COUNT", "4"},
+        {"CUDA_VISIBLE_DEVICES", NULL},
+        {"GLOO_SOCKET_IFNAME", NULL},
     };
 
     for (size_t i = 0; i < sizeof want / sizeof *want; i++)
@@ -58,8 +82,14 @@ static void who_i_am(void **state)
 
 static void outer_launch_is_scrubbed(void **state)
 {
-    char *base[] = {"HOME=/h", "DS_JOB_ID=outer", "DS_AGENT_FD=9", "RANK=77", "OMP_NUM_THREADS=64",
-                    "GLOO_SOCKET_IFNAME=outer0", "broken", NULL};
+    char *base[] = {"HOME=/h",
+                    "DS_JOB_ID=outer",
+                    "DS_AGENT_FD=9",
+                    "RANK=77",
+                    "OMP_NUM_THREADS=64",
+                    "GLOO_SOCKET_IFNAME=outer0",
+                    "broken",
+                    NULL};
     char *plain[] = {"OMP_NUM_THREADS=64", "GLOO_SOCKET_IFNAME=site0", NULL};
     struct spawn s = node1();
     char **env;
