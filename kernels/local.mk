@@ -1,6 +1,6 @@
 # kernels: the arithmetic. ref/ is plain C in double, cpu/ the fast one. The operators of cpu/ are compiled
-EXTRA_DIST += kernels/README.md
 # once per instruction set; dispatch.c picks one at run time.
+EXTRA_DIST += kernels/README.md
 noinst_LIBRARIES += libkernels.a libkernels_plain.a
 KERNELS_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -O3 -fno-math-errno -fno-trapping-math
 KERNELS_OPS = kernels/kernels.h kernels/cpu/isa.h kernels/cpu/vec.h kernels/cpu/philox.h \
