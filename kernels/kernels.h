@@ -154,7 +154,8 @@ struct kernels {
     void (*rope)(void *qkv, const int32_t *pos, int64_t N, int64_t H, int64_t G, int64_t D, float theta,
                  int inverse, enum ds_dtype dt, struct ds_stream *);
 
-    /* --- attention --- out (B, T, H*D); lse (B, H, T) fp32 is log-sum-exp of the scaled scores */
+    /* --- attention --- out (B, T, H*D); lse (B, H, T) fp32 is log-sum-exp of the scaled scores; work:
+     * attention_work bytes, asked with the thread count that the call will have */
     size_t (*attention_work)(const struct ds_attention *, enum ds_dtype dt);
     void (*attention_fwd)(void *out, float *lse, const void *qkv, const struct ds_attention *,
                           enum ds_dtype dt, void *work, struct ds_stream *);

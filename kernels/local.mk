@@ -2,7 +2,7 @@
 # once per instruction set; dispatch.c picks one at run time.
 EXTRA_DIST += kernels/README.md
 noinst_LIBRARIES += libkernels.a libkernels_plain.a
-KERNELS_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -O3 -fno-math-errno -fno-trapping-math
+KERNELS_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS) -fno-math-errno -fno-trapping-math
 KERNELS_OPS = kernels/kernels.h kernels/cpu/isa.h kernels/cpu/vec.h kernels/cpu/philox.h \
 	kernels/cpu/tile.h kernels/cpu/attention_pack.h kernels/cpu/tables.h \
 	kernels/cpu/embedding.c kernels/cpu/norm.c kernels/cpu/pointwise.c kernels/cpu/dropout.c \
@@ -35,3 +35,4 @@ KERNELS_ISA_LIBS += libkernels_avx2.a libkernels_avx512.a libkernels_avx512bf16.
 endif
 
 KERNELS_LIBS = libkernels.a $(KERNELS_ISA_LIBS) $(DNNL_LIBS) $(OPENMP_CFLAGS) -lm
+EXTRA_DIST += kernels/README.md

@@ -103,7 +103,7 @@ static void softmax_block(struct forward *f, const struct ds_attention *a, const
 
     for (int64_t r = 0; r < BLOCK; r++) {
         int64_t i = i0 + r, first = first_key(doc, i, a->T);
-        float *s = f->s + r * BLOCK, max, factor[BLOCK];
+        float *s = f->s + r * BLOCK, max, factor[BLOCK] = {0};
         vf top = vf_set(HIDDEN), sum = {0};
 
         for (int64_t c = 0; c < BLOCK; c += LANES) {
@@ -219,7 +219,7 @@ static void gradient_block(struct backward *w, const float *lse, const struct ds
 
     for (int64_t r = 0; r < BLOCK; r++) {
         int64_t i = i0 + r, first = first_key(doc, i, a->T);
-        float *s = w->s + r * BLOCK, *p = w->p + r * BLOCK, factor[BLOCK];
+        float *s = w->s + r * BLOCK, *p = w->p + r * BLOCK, factor[BLOCK] = {0};
         float l = i < a->T ? lse[i] : 0.0f, delta = w->delta[i];
 
         if (key)

@@ -81,7 +81,7 @@ void K(attention_kv)(void *out, const void *qkv, const struct ds_attention *a, s
         append((char *)kv->k + slot, at(from, (H + g) * D, bf), D, kv->dtype, bf);
         append((char *)kv->v + slot, at(from, (H + G + g) * D, bf), D, kv->dtype, bf);
     }
-#pragma omp parallel for schedule(dynamic, 1) if (B * H * T * kv->past * D > TEAM_MIN)
+#pragma omp parallel for schedule(dynamic, 1) if (B * H * T * (kv->past + T) * D > TEAM_MIN)
     for (int64_t x = 0; x < B * T * H; x++) {
         int64_t b = x / (T * H), t = x / H % T, h = x % H, g = h / (H / G);
         int64_t head = (b * G + g) * kv->max * D * size;

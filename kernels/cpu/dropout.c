@@ -11,7 +11,7 @@ INLINE void span(void *y, const void *x, const void *res, int64_t lo, int64_t hi
                  const struct mask_key *key, int bf)
 {
     for (int64_t e = lo; e < hi; e += BLOCK) {
-        vu word[4];
+        vu word[4] = {{0}};
 
         if (key)
             philox_words(key, (uint32_t)(e / 4), word);

@@ -334,9 +334,11 @@ static void widen_rows(float *to, const uint16_t *x, int64_t batch, int64_t rows
 {
 #pragma omp parallel for collapse(2)
     for (int64_t b = 0; b < batch; b++)
-        for (int64_t r = 0; r < rows; r++)
+        for (int64_t r = 0; r < rows; r++) {
+#pragma omp simd
             for (int64_t c = 0; c < cols; c++)
                 to[(b * rows + r) * cols + c] = widen(x[b * stride + r * row + c]);
+        }
 }
 
 static void round_rows(uint16_t *c, const float *x, const struct ds_matmul *m, float beta)
@@ -347,6 +349,7 @@ static void round_rows(uint16_t *c, const float *x, const struct ds_matmul *m, f
             uint16_t *to = c + b * m->stride_c + r * m->ldc;
             const float *from = x + (b * m->m + r) * m->n;
 
+#pragma omp simd
             for (int64_t j = 0; j < m->n; j++)
                 to[j] = narrow(beta == 0.0f ? from[j] : from[j] + beta * widen(to[j]));
         }
