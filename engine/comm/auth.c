@@ -1,4 +1,5 @@
-/* Proof that a peer holds the job's key: HMAC of libsodium, the one place in comm that includes it. */
+/* Proof that a peer holds the job's key: HMAC of libsodium, the one place in comm that includes it.
+ */
 #include "engine/comm/group.h"
 
 #include <sodium.h>

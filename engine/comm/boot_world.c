@@ -1,8 +1,10 @@
-/* A world of boots in memory: what the agents give in a job, for tests and for many ranks in one process.
+/* A world of boots in memory: what the agents give in a job, for tests and for many ranks in one
+ * process.
  *
- * Everything but the boots' function pointers and the descriptors lies in one shared anonymous mapping,
- * so processes forked after create are in the same world. Values are kept until the end: keys are
- * never removed and the mapping has a fixed size, which bounds what a test may put (8 MiB).
+ * Everything but the boots' function pointers and the descriptors lies in one shared anonymous
+ * mapping, so processes forked after create are in the same world. Values are kept until the end:
+ * keys are never removed and the mapping has a fixed size, which bounds what a test may put (8
+ * MiB).
  */
 #include "engine/comm/core.h"
 #include "engine/base/buf.h"
@@ -92,7 +94,8 @@ static int add(struct boot_world *w, const char *key, const void *value, size_t 
 
     lock(s);
     if (s->used + klen + n + sizeof e + 64 > HEAP_BYTES) {
-        rc = err_set(err, ERR_JOB_INTERNAL, "the key space of the world in memory is full at \"%s\"", key);
+        rc = err_set(err, ERR_JOB_INTERNAL,
+                     "the key space of the world in memory is full at \"%s\"", key);
     } else {
         e.key = take(s, key, klen);
         e.value = take(s, value ? value : "", n);
@@ -201,7 +204,8 @@ static int world_putfd(struct boot *b, const char *key, int fd, struct err *err)
     return add(w, name, NULL, 0, copy, err);
 }
 
-static int world_getfd(struct boot *b, const char *key, int *fd, int64_t deadline_ms, struct err *err)
+static int world_getfd(struct boot *b, const char *key, int *fd, int64_t deadline_ms,
+                       struct err *err)
 {
     struct world_shared *s = ((struct world_boot *)b)->world->shared;
     char name[256], path[64];
@@ -265,10 +269,21 @@ static void boot_init(struct boot_world *w, int rank, int nodes)
 
     w->rank[rank].world = w;
     *b = (struct boot){
-        .rank = rank, .world = w->n, .node = w->node_of[rank], .nodes = nodes,
-        .node_of = w->node_of, .epoch = 1, .page = &w->pages[rank], .address = "127.0.0.1",
-        .key = test_key, .put = world_put, .get = world_get, .fence = world_fence,
-        .putfd = world_putfd, .getfd = world_getfd, .peer_lost = world_peer_lost,
+        .rank = rank,
+        .world = w->n,
+        .node = w->node_of[rank],
+        .nodes = nodes,
+        .node_of = w->node_of,
+        .epoch = 1,
+        .page = &w->pages[rank],
+        .address = "127.0.0.1",
+        .key = test_key,
+        .put = world_put,
+        .get = world_get,
+        .fence = world_fence,
+        .putfd = world_putfd,
+        .getfd = world_getfd,
+        .peer_lost = world_peer_lost,
     };
     b->abort_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     for (int r = 0; r < w->n; r++) {

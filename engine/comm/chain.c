@@ -1,16 +1,16 @@
 /* Collectives between nodes: a chain of runs (consecutive ranks on one node), in rank order.
  *
- * Sums must be those of a plain sum in rank order, so partial sums travel forward along the chain, each
- * run adding its ranks in order, and results travel back. Both directions are busy at the same time, so
- * an all-reduce of S bytes puts S bytes on each direction of each link, no more than a ring of two
- * does, and the sum of all links equals the ring's. Gathers and broadcasts spread both ways from where
- * the data is. The vector is cut among lanes: the rank number L of every node works on lane L, on
- * connections of its own, as many lanes as the smallest node has ranks.
+ * Sums must be those of a plain sum in rank order, so partial sums travel forward along the chain,
+ * each run adding its ranks in order, and results travel back. Both directions are busy at the same
+ * time, so an all-reduce of S bytes puts S bytes on each direction of each link, no more than a
+ * ring of two does, and the sum of all links equals the ring's. Gathers and broadcasts spread both
+ * ways from where the data is. The vector is cut among lanes: the rank number L of every node works
+ * on lane L, on connections of its own, as many lanes as the smallest node has ranks.
  *
- * A lane's part is cut into segments; each direction of each run has RING buffers, so that receiving,
- * adding and sending overlap. A head with the call's description goes first on each direction of each
- * link, so both ends notice when their calls differ. All ranks of a node have met before (local.c), so
- * their memory may be read and written.
+ * A lane's part is cut into segments; each direction of each run has RING buffers, so that
+ * receiving, adding and sending overlap. A head with the call's description goes first on each
+ * direction of each link, so both ends notice when their calls differ. All ranks of a node have met
+ * before (local.c), so their memory may be read and written.
  */
 #include "engine/comm/group.h"
 #include "engine/comm/reduce.h"
@@ -26,15 +26,16 @@ enum { FORWARD, BACK };
 
 struct piece {
     int64_t lo, n;
-    int origin; /* run whose node owns it (gathers), or up to which the result goes back (reductions) */
+    int origin; /* run whose node owns it (gathers), or up to which the result goes back
+                   (reductions) */
 };
 
 struct flow {
     int in_fd, out_fd;     /* -1 at the ends of the chain */
     int in_peer, out_peer; /* ranks */
     int in_link, out_link;
-    int in, out;           /* pieces taken in, handed on; out <= in <= out + RING */
-    size_t in_at, out_at;  /* bytes of the current ones */
+    int in, out;          /* pieces taken in, handed on; out <= in <= out + RING */
+    size_t in_at, out_at; /* bytes of the current ones */
     size_t head_in, head_out;
     struct desc head;
     char *buf[RING];
@@ -56,7 +57,8 @@ struct chain {
     size_t bytes, acc; /* of an element, of what travels forward */
 };
 
-static void flow_init(struct group *g, struct flow *f, int in_link, int out_link, int lane, int back)
+static void flow_init(struct group *g, struct flow *f, int in_link, int out_link, int lane,
+                      int back)
 {
     f->in_link = in_link;
     f->out_link = out_link;
@@ -124,7 +126,9 @@ static void add_pieces(struct group *g, struct span s, int origin)
     int64_t widest = (int64_t)(c->acc > c->bytes ? c->acc : c->bytes);
     int64_t step = (s.hi - s.lo) * widest / PIECES;
 
-    step = step < LEAST_BYTES ? LEAST_BYTES : step > (int64_t)SLOT_BYTES ? (int64_t)SLOT_BYTES : step;
+    step = step < LEAST_BYTES           ? LEAST_BYTES
+           : step > (int64_t)SLOT_BYTES ? (int64_t)SLOT_BYTES
+                                        : step;
     step /= widest;
     for (int64_t lo = s.lo; lo < s.hi; lo += step) {
         ARRAY_GROW(c->piece, c->npieces, c->cap);
@@ -150,8 +154,9 @@ static void cut_block(struct group *g, const struct coll *op, int64_t lo, int64_
                        last_run_of(g, g->node_of[r]));
 }
 
-/* The pieces of this lane, in order; the same at every stage. Blocks are what a node that stages works
- * through in one round, so nodes that do and nodes that do not agree on what is on the wire. */
+/* The pieces of this lane, in order; the same at every stage. Blocks are what a node that stages
+ * works through in one round, so nodes that do and nodes that do not agree on what is on the wire.
+ */
 static void cut(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
 {
     int64_t block = (int64_t)(NET_SLOTS * SLOT_BYTES / g->chain->bytes);
@@ -174,8 +179,7 @@ static int carries(const struct chain *c, const struct piece *p, int link, int d
 /* Every rank of the node has pulled what the node owns. */
 static int pulled(const struct group *g, const struct piece *p)
 {
-    return !coll_reduces(g->chain->op) &&
-           g->run[p->origin].node == g->node_of[g->core.base.rank];
+    return !coll_reduces(g->chain->op) && g->run[p->origin].node == g->node_of[g->core.base.rank];
 }
 
 /* Where a piece is received: in this rank's own memory when it is final and wanted whole. */
@@ -208,7 +212,8 @@ static void deliver(struct group *g, const struct piece *p, const char *data)
     }
 }
 
-/* The end of the chain in one pass, when partial sums and results have one type: src[] holds n ranks. */
+/* The end of the chain in one pass, when partial sums and results have one type: src[] holds n
+ * ranks. */
 static void turn(struct group *g, struct stage *s, const struct piece *p, int at, int n)
 {
     const struct chain *c = g->chain;
@@ -230,7 +235,8 @@ static void turn(struct group *g, struct stage *s, const struct piece *p, int at
     back->in = at + 1;
 }
 
-/* Adds the run's ranks to what came (have) or begins with them; at the end of the chain, turns round. */
+/* Adds the run's ranks to what came (have) or begins with them; at the end of the chain, turns
+ * round. */
 static void add_run(struct group *g, struct stage *s, const struct piece *p, int at, int have)
 {
     const struct chain *c = g->chain;
@@ -373,7 +379,8 @@ static int flow_done(const struct chain *c, const struct flow *f)
            (f->out_fd < 0 || f->head_out == sizeof f->head);
 }
 
-/* One look at everything. moved: 1 when bytes went; peer: one that is waited for, -1 when all is done. */
+/* One look at everything. moved: 1 when bytes went; peer: one that is waited for, -1 when all is
+ * done. */
 static int step(struct group *g, int *moved, int *peer)
 {
     const struct chain *c = g->chain;

@@ -1,7 +1,7 @@
 /* What every backend shares: see core.h.
  *
- * Invariants: groups of one communicator run one at a time in the order of submission, whatever their
- * streams; after the first failure none runs. A job's memory is kept for reuse.
+ * Invariants: groups of one communicator run one at a time in the order of submission, whatever
+ * their streams; after the first failure none runs. A job's memory is kept for reuse.
  */
 #include "engine/comm/core.h"
 #include "engine/base/buf.h"
@@ -10,10 +10,14 @@
 #include <string.h>
 
 static const char *const op_names[COLL_OPS] = {
-    [COLL_BARRIER] = "barrier",       [COLL_ALL_REDUCE] = "all_reduce",
-    [COLL_ALL_GATHER] = "all_gather", [COLL_REDUCE_SCATTER] = "reduce_scatter",
-    [COLL_BROADCAST] = "broadcast",   [COLL_SEND] = "send",
-    [COLL_RECV] = "recv",             [COLL_ALL_TO_ALL] = "all_to_all",
+    [COLL_BARRIER] = "barrier",
+    [COLL_ALL_REDUCE] = "all_reduce",
+    [COLL_ALL_GATHER] = "all_gather",
+    [COLL_REDUCE_SCATTER] = "reduce_scatter",
+    [COLL_BROADCAST] = "broadcast",
+    [COLL_SEND] = "send",
+    [COLL_RECV] = "recv",
+    [COLL_ALL_TO_ALL] = "all_to_all",
 };
 
 static const char *const dtype_names[DS_DTYPES] = {

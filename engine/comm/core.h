@@ -19,7 +19,8 @@ struct job {
     int64_t *counts; /* [cap][size], what op[].counts points into */
 };
 
-/* First member of every backend's struct. A failure is kept and ends everything that comes later. */
+/* First member of every backend's struct. A failure is kept and ends everything that comes later.
+ */
 struct core {
     struct comm base;
     struct boot *boot;

@@ -66,6 +66,7 @@ static struct group *group_new(const struct comm_ops *ops, struct boot *boot, st
     g->node_of = numbers(size, sizeof *g->node_of);
     g->local = numbers(size, sizeof *g->local);
     g->seat_of = numbers(size, sizeof *g->seat_of);
+    g->seen = numbers(size, sizeof *g->seen);
     g->run = numbers(size, sizeof *g->run);
     g->first = numbers(size, sizeof *g->first);
     g->in = numbers(size, sizeof *g->in);
@@ -121,6 +122,7 @@ static void group_destroy(struct comm *comm)
     free(g->node_of);
     free(g->local);
     free(g->seat_of);
+    free(g->seen);
     free(g->run);
     free(g->first);
     free(g->in);
@@ -134,8 +136,8 @@ static void group_destroy(struct comm *comm)
     free(g);
 }
 
-static int create(struct comm **out, const struct comm_ops *ops, struct boot *boot, struct device *dev,
-                  int64_t timeout_ms, int thread, struct err *err)
+static int create(struct comm **out, const struct comm_ops *ops, struct boot *boot,
+                  struct device *dev, int64_t timeout_ms, int thread, struct err *err)
 {
     int *world = numbers(boot->world, sizeof *world);
     struct group *g;
@@ -155,8 +157,8 @@ static int create(struct comm **out, const struct comm_ops *ops, struct boot *bo
     return 0;
 }
 
-static int thread_create(struct comm **out, struct boot *boot, struct device *dev, int64_t timeout_ms,
-                         struct err *err)
+static int thread_create(struct comm **out, struct boot *boot, struct device *dev,
+                         int64_t timeout_ms, struct err *err)
 {
     return create(out, &comm_thread, boot, dev, timeout_ms, 1, err);
 }
@@ -181,8 +183,12 @@ static int group_split(struct comm **out, struct comm *parent, int color, struct
     struct group *p = (struct group *)parent, *g;
     int64_t mine = color, *all = numbers(parent->size, sizeof *all);
     int *world = numbers(parent->size, sizeof *world), n = 0, rank = 0, rc = 0;
-    struct coll gather = {.op = COLL_ALL_GATHER, .send = &mine, .recv = all, .count = 1,
-                          .dtype = DS_I64, .class = CLASS_CONTROL};
+    struct coll gather = {.op = COLL_ALL_GATHER,
+                          .send = &mine,
+                          .recv = all,
+                          .count = 1,
+                          .dtype = DS_I64,
+                          .class = CLASS_CONTROL};
 
     *out = NULL;
     p->splits++;
@@ -227,11 +233,11 @@ static int host_probe(const struct boot *boot, char why[256])
     return snprintf(why, 256, "shared memory inside a node, TCP between nodes") < 0;
 }
 
-#define GROUP_OPS(NAME, PROBE, CREATE)                                                             \
-    {                                                                                              \
-        .name = NAME, .probe = PROBE, .create = CREATE, .split = group_split,                      \
-        .alloc = group_alloc, .submit = core_submit, .poll = core_poll, .abort = core_abort,       \
-        .destroy = group_destroy, .counters = core_counters                                        \
+#define GROUP_OPS(NAME, PROBE, CREATE)                                                       \
+    {                                                                                        \
+        .name = NAME, .probe = PROBE, .create = CREATE, .split = group_split,                \
+        .alloc = group_alloc, .submit = core_submit, .poll = core_poll, .abort = core_abort, \
+        .destroy = group_destroy, .counters = core_counters                                  \
     }
 
 const struct comm_ops comm_thread = GROUP_OPS("thread", thread_probe, thread_create);

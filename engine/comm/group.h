@@ -48,7 +48,8 @@ struct seat {
     struct ref in[2], out[2];
 };
 
-/* One direction between two ranks of a node. The sender writes posted and filled, the receiver taken. */
+/* One direction between two ranks of a node. The sender writes posted and filled, the receiver
+ * taken. */
 struct mail {
     _Alignas(LINE) uint64_t posted; /* transfers posted; desc and ref belong to the latest */
     uint64_t filled;                /* bytes put in the slots, over all transfers */
@@ -74,6 +75,7 @@ struct segment {
     const struct group *owner; /* freed with it */
     size_t bytes;
     enum mem_class class;
+    int private; /* from the device: no peer maps it */
     char **base; /* [world of the table], NULL where not of this node */
 };
 /* One table per process and rank, shared by a communicator and those split from it. */
@@ -94,15 +96,16 @@ struct pairs; /* pair.c */
 
 struct group {
     struct core core;
-    char id[160]; /* in keys: unique in the epoch */
+    char id[160];  /* in keys: unique in the epoch */
     uint64_t hash; /* of id */
-    int thread;   /* pointers of peers can be read as they are */
+    int thread;    /* pointers of peers can be read as they are */
     int splits, allocs;
-    int *world;   /* [size] rank in boot of every member */
-    int *node_of; /* [size] */
+    int *world;       /* [size] rank in boot of every member */
+    int *node_of;     /* [size] */
     int nlocal, seat; /* members of this node, own index among them */
     int *local;       /* [nlocal] their ranks in the group, ascending */
     int *seat_of;     /* [size] index in local, -1 elsewhere */
+    int *seen;        /* [nlocal] its process was there once: in this PID namespace, then */
     struct region *region;
     char *staging; /* in the region */
     struct segments *segments;
@@ -111,18 +114,18 @@ struct group {
 
     int nruns, lanes; /* runs > 1: several nodes */
     struct run *run;
-    int epoll;     /* -1: one node */
-    int *mesh;     /* [size] sockets to ranks of other nodes, -1 */
-    int *link;     /* [(nruns-1) * lanes] sockets of the chain that this rank holds, -1 */
+    int epoll; /* -1: one node */
+    int *mesh; /* [size] sockets to ranks of other nodes, -1 */
+    int *link; /* [(nruns-1) * lanes] sockets of the chain that this rank holds, -1 */
     struct chain *chain;
     struct pairs *pairs;
 
     /* the collective in progress */
     struct desc desc;
-    int64_t *first;           /* [size+1] slices of the dense vector */
-    char **in, **out;         /* [nlocal] virtual start of the dense vector in each rank's memory */
+    int64_t *first;   /* [size+1] slices of the dense vector */
+    char **in, **out; /* [nlocal] virtual start of the dense vector in each rank's memory */
     struct ref *in_ref, *out_ref;
-    const void **src;         /* [size] scratch for reduce_* */
+    const void **src; /* [size] scratch for reduce_* */
     void **dst;
 };
 
@@ -145,10 +148,11 @@ int group_fail(struct group *g, enum err_code code, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* A peer is gone: says so to the front end too. Returns -1. */
 int group_lost(struct group *g, int peer, const struct desc *what, const char *how);
-void group_ring(struct group *g);          /* wakes sleeping ranks of the node */
+void group_ring(struct group *g); /* wakes sleeping ranks of the node */
 void group_ring_one(struct group *g, int seat);
-void group_wake(struct core *c);           /* core.wake */
-int group_sync(struct group *g);           /* all ranks of the node have called it */
+void group_wake(struct core *c); /* core.wake */
+int group_sync(struct group *g); /* all ranks of the node have called it */
+void group_see(struct group *g); /* after the first sync: which processes can be watched */
 void desc_text(const struct desc *d, char out[160]);
 
 /* --- region.c --- */
@@ -156,8 +160,8 @@ size_t region_bytes(int ranks);
 int region_open(struct group *g, struct err *err);
 void region_close(struct group *g);
 struct mail *region_mail(struct group *g, int from_seat, int to_seat);
-char *region_slot(struct group *g, int seat, int out);      /* NET_SLOTS * SLOT_BYTES */
-char *region_pair_slot(struct group *g, int from, int to);  /* 2 * PAIR_BYTES */
+char *region_slot(struct group *g, int seat, int out);     /* NET_SLOTS * SLOT_BYTES */
+char *region_pair_slot(struct group *g, int from, int to); /* 2 * PAIR_BYTES */
 struct segments *segments_create(int world, int rank, struct device *dev);
 void segments_release(struct segments *s, const struct group *g);
 void *group_alloc(struct comm *, size_t bytes, enum mem_class, struct err *);

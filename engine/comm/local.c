@@ -2,12 +2,13 @@
  *
  * Every collective is a dense vector: each rank gives a span of it (coll_in) and wants a span
  * (coll_out). It is worked through in rounds: ranks whose memory peers cannot read copy into their
- * slots; a sync; the work; a sync; they copy out of their slots. When all memory is readable there is
- * one round. A sync before the work means every source is there, the sync after it that nobody reads
- * or writes any more.
+ * slots; a sync; the work; a sync; they copy out of their slots. When all memory is readable there
+ * is one round. A sync before the work means every source is there, the sync after it that nobody
+ * reads or writes any more.
  *
- * Reduction inside a node: the round is cut evenly among the ranks; each reads its part of all sources,
- * adds in rank order, and writes to whoever wants it. Gathers and broadcasts: each rank pulls.
+ * Reduction inside a node: the round is cut evenly among the ranks; each reads its part of all
+ * sources, adds in rank order, and writes to whoever wants it. Gathers and broadcasts: each rank
+ * pulls.
  */
 #include "engine/comm/group.h"
 #include "engine/comm/reduce.h"
@@ -68,7 +69,10 @@ static void describe(struct group *g, const struct coll *op)
 {
     struct desc *d = &g->desc;
 
-    *d = (struct desc){.op = op->op, .dtype = op->dtype, .reduce = op->reduce, .seq = g->seq,
+    *d = (struct desc){.op = op->op,
+                       .dtype = op->dtype,
+                       .reduce = op->reduce,
+                       .seq = g->seq,
                        .root = op->op == COLL_BROADCAST ? op->root : 0,
                        .count = coll_total(op, g->core.base.size)};
     for (int r = 0; r <= g->core.base.size; r++)
@@ -122,7 +126,8 @@ static int meet(struct group *g)
     return staged;
 }
 
-/* Where element 0 of the dense vector would lie in each rank's memory, for the round that starts at lo. */
+/* Where element 0 of the dense vector would lie in each rank's memory, for the round that starts at
+ * lo. */
 static void place(struct group *g, const struct coll *op, int64_t lo)
 {
     int64_t bytes = (int64_t)ds_dtype_bytes(op->dtype);
@@ -195,7 +200,8 @@ static void reduce_span(struct group *g, const struct coll *op, int64_t lo, int6
     reduce_many(g->dst, n, g->src, g->nlocal, hi - lo, op->reduce, op->dtype);
 }
 
-/* This rank's part of the round, cut where a slice ends, so that every piece has the same takers. */
+/* This rank's part of the round, cut where a slice ends, so that every piece has the same takers.
+ */
 static void reduce_part(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
 {
     int64_t n = hi - lo, k = g->nlocal, align = 64 / (int64_t)ds_dtype_bytes(op->dtype);
@@ -266,6 +272,8 @@ static int rounds(struct group *g, const struct coll *op)
             return -1;
         if (lo == 0) {
             staged = meet(g);
+            if (g->seq == 1)
+                group_see(g);
             if (staged < 0)
                 return -1;
             if (!staged)

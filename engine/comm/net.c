@@ -1,11 +1,11 @@
 /* Connections between ranks of different nodes.
  *
- * Every rank listens on a port of its node's address until all its connections stand, and publishes it in
- * the key space. Of two ranks the higher connects. There is one connection per pair for transfers (use
- * 0) and one per link and lane of the chain (use 1 + link * lanes + lane). Both ends prove the job's
- * key: the connector sends a greeting with a nonce, the acceptor answers with its own and a MAC over
- * both, the connector sends a MAC in turn. A stranger is dropped; a missing peer is found by the
- * deadline.
+ * Every rank listens on a port of its node's address until all its connections stand, and publishes
+ * it in the key space. Of two ranks the higher connects. There is one connection per pair for
+ * transfers (use 0) and one per link and lane of the chain (use 1 + link * lanes + lane). Both ends
+ * prove the job's key: the connector sends a greeting with a nonce, the acceptor answers with its
+ * own and a MAC over both, the connector sends a MAC in turn. A stranger is dropped; a missing peer
+ * is found by the deadline.
  */
 #include "engine/comm/group.h"
 #include "engine/base/buf.h"
@@ -25,7 +25,7 @@
 #include <unistd.h>
 
 #define GREETING UINT64_C(0x64732d636f6d6d31)
-#define STRANGER_MS 2000 /* how long an accepted connection may take to prove itself */
+#define STRANGER_MS 2000      /* how long an accepted connection may take to prove itself */
 #define PEER_TIMEOUT_MS 30000 /* unacknowledged data: TCP_USER_TIMEOUT */
 
 struct greeting {
@@ -87,8 +87,9 @@ static int ended(struct group *g, int64_t deadline_ms, struct err *err)
         return err_set(err, ERR_RANK_ABORT, "connecting the ranks was ended by the abort flag");
     if (clock_ms() < deadline_ms)
         return 0;
-    return err_set(err, ERR_RANK_TIMEOUT, "rank %d is not connected to all its peers within %lld ms",
-                   b->rank, (long long)g->core.timeout_ms);
+    return err_set(err, ERR_RANK_TIMEOUT,
+                   "rank %d is not connected to all its peers within %lld ms", b->rank,
+                   (long long)g->core.timeout_ms);
 }
 
 /* Waits for events on fd; 0 ready, -1 and err. */
@@ -146,8 +147,8 @@ static void tune(int fd)
     setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &count, sizeof count);
 }
 
-/* Keeps a proved connection where use says; in the epoll set for good (edge-triggered: a wait starts
- * only after every socket it cares for said "not now"). */
+/* Keeps a proved connection where use says; in the epoll set for good (edge-triggered: a wait
+ * starts only after every socket it cares for said "not now"). */
 static int keep(struct group *g, int fd, int peer, uint32_t use, struct err *err)
 {
     struct epoll_event ev = {.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET};
@@ -164,7 +165,8 @@ static int parse_address(const char *host, int port, struct sockaddr_storage *ou
                          struct err *err)
 {
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_NUMERICSERV,
-                             .ai_socktype = SOCK_STREAM}, *ai;
+                             .ai_socktype = SOCK_STREAM},
+                    *ai;
     char service[16];
     int rc;
 
@@ -240,8 +242,8 @@ static int dial(struct group *g, int peer, int64_t deadline_ms, struct err *err)
     else
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &elen);
     if (error)
-        rc = err_set(err, ERR_NODE, "cannot connect to rank %d (node %d, port %d): %s", g->world[peer],
-                     g->node_of[peer], port, strerror(error));
+        rc = err_set(err, ERR_NODE, "cannot connect to rank %d (node %d, port %d): %s",
+                     g->world[peer], g->node_of[peer], port, strerror(error));
     if (rc == 0)
         return fd;
     close(fd);
@@ -250,8 +252,12 @@ static int dial(struct group *g, int peer, int64_t deadline_ms, struct err *err)
 
 static int connect_to(struct group *g, int peer, uint32_t use, int64_t deadline_ms, struct err *err)
 {
-    struct greeting hello = {.magic = GREETING, .group = g->hash, .from = g->core.base.rank,
-                             .to = peer, .use = use, .epoch = g->core.boot->epoch};
+    struct greeting hello = {.magic = GREETING,
+                             .group = g->hash,
+                             .from = g->core.base.rank,
+                             .to = peer,
+                             .use = use,
+                             .epoch = g->core.boot->epoch};
     struct answer answer;
     uint8_t mac[32];
     int fd = dial(g, peer, deadline_ms, err);
@@ -328,7 +334,8 @@ static int each(struct group *g, int (*fn)(struct group *, int, uint32_t, void *
         for (int l = 0; l < g->lanes; l++) {
             int a = lane_worker(g, i, l), b = lane_worker(g, i + 1, l);
 
-            if ((a == me || b == me) && fn(g, a == me ? b : a, (uint32_t)(1 + i * g->lanes + l), arg))
+            if ((a == me || b == me) &&
+                fn(g, a == me ? b : a, (uint32_t)(1 + i * g->lanes + l), arg))
                 return -1;
         }
     return 0;

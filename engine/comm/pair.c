@@ -1,9 +1,9 @@
 /* Transfers between two ranks: send, recv, and all-to-all as both with everyone.
  *
- * A group's transfers make progress in turn, those of one pair and direction one after the other. Inside a
- * node the sender posts where its data lies and the receiver copies it, through the pair's two slots
- * when it cannot read it in place; between nodes the data follows a head with the call's description. A
- * send is over when the receiver has the data (node) or the kernel has it (TCP).
+ * A group's transfers make progress in turn, those of one pair and direction one after the other.
+ * Inside a node the sender posts where its data lies and the receiver copies it, through the pair's
+ * two slots when it cannot read it in place; between nodes the data follows a head with the call's
+ * description. A send is over when the receiver has the data (node) or the kernel has it (TCP).
  */
 #include "engine/comm/group.h"
 #include "engine/base/buf.h"
@@ -18,9 +18,9 @@ struct transfer {
     char *data;
     size_t bytes, at;
     struct desc desc;
-    size_t head_at;     /* TCP: of desc sent or received */
-    struct desc head;   /* TCP: received */
-    struct ref ref;     /* node, receiver: where the sender has it */
+    size_t head_at;   /* TCP: of desc sent or received */
+    struct desc head; /* TCP: received */
+    struct ref ref;   /* node, receiver: where the sender has it */
     int posted;
     uint64_t slot_base; /* filled or drained of the mail when this transfer began */
 };
@@ -55,7 +55,8 @@ void pairs_begin(struct group *g)
     g->pairs->n = g->pairs->active = 0;
 }
 
-static void add(struct group *g, const struct coll *op, int peer, int recv, void *data, int64_t count)
+static void add(struct group *g, const struct coll *op, int peer, int recv, void *data,
+                int64_t count)
 {
     struct pairs *p = g->pairs;
     struct transfer *t;
@@ -66,7 +67,8 @@ static void add(struct group *g, const struct coll *op, int peer, int recv, void
     *t = (struct transfer){.peer = peer, .recv = recv, .data = data};
     t->bytes = (size_t)count * ds_dtype_bytes(op->dtype);
     t->desc = (struct desc){.op = op->op == COLL_ALL_TO_ALL ? COLL_ALL_TO_ALL : COLL_SEND,
-                            .dtype = op->dtype, .count = count,
+                            .dtype = op->dtype,
+                            .count = count,
                             .seq = recv ? ++p->received[peer] : ++p->sent[peer]};
 }
 
@@ -104,7 +106,8 @@ static int mismatch(struct group *g, const struct transfer *t, const struct desc
         own.op = COLL_RECV;
     desc_text(&own, a);
     desc_text(theirs, b);
-    return group_fail(g, ERR_JOB_INTERNAL, "ranks disagree on a transfer: rank %d calls %s, rank %d calls %s",
+    return group_fail(g, ERR_JOB_INTERNAL,
+                      "ranks disagree on a transfer: rank %d calls %s, rank %d calls %s",
                       g->core.boot->rank, a, g->world[t->peer], b);
 }
 

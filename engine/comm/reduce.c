@@ -1,8 +1,9 @@
 /* Sums in rank order: see reduce.h.
  *
- * fp32 sums of up to FUSED sources are added in registers and stored to every destination at once: half
- * the time of a pass per source over blocks that stay in the first-level cache, which serves the rest.
- * Stores are plain ones: in place, the lines are in the cache already, and streaming stores were slower.
+ * fp32 sums of up to FUSED sources are added in registers and stored to every destination at once:
+ * half the time of a pass per source over blocks that stay in the first-level cache, which serves
+ * the rest. Stores are plain ones: in place, the lines are in the cache already, and streaming
+ * stores were slower.
  */
 #include "engine/comm/reduce.h"
 
@@ -11,7 +12,8 @@
 #define BLOCK 2048
 
 #if defined(__x86_64__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define CLONES __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
+#define CLONES \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default"), optimize("O3")))
 #else
 #define CLONES
 #endif
@@ -21,17 +23,17 @@ size_t acc_bytes(enum ds_dtype dtype)
     return dtype == DS_BF16 ? 4 : ds_dtype_bytes(dtype);
 }
 
-#define ACCUMULATE(NAME, T)                                                                        \
-    CLONES static void NAME(T *restrict a, const T *s, int first, int64_t n, int max)              \
-    {                                                                                              \
-        if (first)                                                                                 \
-            memcpy(a, s, (size_t)n * sizeof *a);                                                   \
-        else if (max)                                                                              \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                a[i] = s[i] > a[i] || s[i] != s[i] ? s[i] : a[i];                                  \
-        else                                                                                       \
-            for (int64_t i = 0; i < n; i++)                                                        \
-                a[i] = (T)(a[i] + s[i]);                                                           \
+#define ACCUMULATE(NAME, T)                                                           \
+    CLONES static void NAME(T *restrict a, const T *s, int first, int64_t n, int max) \
+    {                                                                                 \
+        if (first)                                                                    \
+            memcpy(a, s, (size_t)n * sizeof *a);                                      \
+        else if (max)                                                                 \
+            for (int64_t i = 0; i < n; i++)                                           \
+                a[i] = s[i] > a[i] || s[i] != s[i] ? s[i] : a[i];                     \
+        else                                                                          \
+            for (int64_t i = 0; i < n; i++)                                           \
+                a[i] = (T)(a[i] + s[i]);                                              \
     }
 ACCUMULATE(acc_f32, float)
 ACCUMULATE(acc_f64, double)
@@ -133,11 +135,10 @@ void reduce_round(void *y, const void *acc, int64_t n, enum ds_dtype dtype)
 typedef float vec __attribute__((vector_size(64), aligned(4), may_alias));
 #define LANES (int64_t)(sizeof(vec) / sizeof(float))
 
-/* All of an index are read before it is written: a dst may be a src. nsrc and ndst are constants where
- * this is inlined. Returns how many elements it did. */
-static inline __attribute__((always_inline)) int64_t fused(float *const *dst, const int ndst,
-                                                           const float *const *src, const int nsrc,
-                                                           int64_t n)
+/* All of an index are read before it is written: a dst may be a src. nsrc and ndst are constants
+ * where this is inlined. Returns how many elements it did. */
+static inline __attribute__((always_inline)) int64_t
+fused(float *const *dst, const int ndst, const float *const *src, const int nsrc, int64_t n)
 {
     const float *s[FUSED];
     float *d[FUSED];
@@ -158,14 +159,15 @@ static inline __attribute__((always_inline)) int64_t fused(float *const *dst, co
     return i;
 }
 
-#define FUSED_CASE(N)                                                                              \
-    case N:                                                                                        \
-        return ndst == N   ? fused(dst, N, src, N, n)                                              \
-               : ndst == 1 ? fused(dst, 1, src, N, n)                                              \
+#define FUSED_CASE(N)                                 \
+    case N:                                           \
+        return ndst == N   ? fused(dst, N, src, N, n) \
+               : ndst == 1 ? fused(dst, 1, src, N, n) \
                            : fused(dst, N - 1, src, N, n)
 
 /* ndst is 1, nsrc - 1 or nsrc */
-CLONES static int64_t sum_f32(float *const *dst, int ndst, const float *const *src, int nsrc, int64_t n)
+CLONES static int64_t sum_f32(float *const *dst, int ndst, const float *const *src, int nsrc,
+                              int64_t n)
 {
     switch (nsrc) {
         FUSED_CASE(2);

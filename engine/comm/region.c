@@ -1,14 +1,16 @@
-/* The memory that ranks of one node share: the region where they meet, and the segments they allocate.
+/* The memory that ranks of one node share: the region where they meet, and the segments they
+ * allocate.
  *
- * Region: seats, mail for every ordered pair, then staging: per rank NET_SLOTS slots to give and as many
- * to get, per pair two slots. Host: a memfd made by the first rank of the node. Thread: a plain
- * mapping, freed by the last. Pages that no call needs are never touched.
+ * Region: seats, mail for every ordered pair, then staging: per rank NET_SLOTS slots to give and as
+ * many to get, per pair two slots. Host: a memfd made by the first rank of the node. Thread: a
+ * plain mapping, freed by the last. Pages that no call needs are never touched.
  */
 #include "engine/comm/group.h"
 #include "engine/base/buf.h"
 #include "engine/base/clock.h"
 #include "engine/base/hash.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,22 +51,33 @@ char *region_pair_slot(struct group *g, int from, int to)
     return pairs + (size_t)(from * g->nlocal + to) * 2 * PAIR_BYTES;
 }
 
-static void *map(int fd, size_t bytes, int more)
+/* now: the pages are there at once (and a machine that is full says so here, not by SIGBUS later).
+ */
+static void *map(int fd, size_t bytes, int now)
 {
     void *p = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
-                   (fd < 0 ? MAP_ANONYMOUS | MAP_NORESERVE : 0) | MAP_SHARED | more, fd, 0);
+                   (fd < 0 ? MAP_ANONYMOUS | MAP_NORESERVE : 0) | MAP_SHARED, fd, 0);
 
-    return p == MAP_FAILED ? NULL : p;
+    if (p == MAP_FAILED)
+        return NULL;
+    if (now) {
+        madvise(p, bytes, MADV_HUGEPAGE); /* where the system allows it for shared memory */
+        if (madvise(p, bytes, MADV_POPULATE_WRITE) && errno != EINVAL) {
+            munmap(p, bytes);
+            return NULL;
+        }
+    }
+    return p;
 }
 
 /* A memfd of this rank's, given to the peers of the node under key; mapped. */
-static void *make_shared(struct group *g, const char *key, size_t bytes, int more, struct err *err)
+static void *make_shared(struct group *g, const char *key, size_t bytes, int now, struct err *err)
 {
     int fd = memfd_create("ds-comm", MFD_CLOEXEC);
     void *p = NULL;
 
     if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
-        p = map(fd, bytes, more);
+        p = map(fd, bytes, now);
     if (!p)
         err_set(err, ERR_RANK, "cannot make %zu bytes of shared memory: %m", bytes);
     else if (g->core.boot->putfd(g->core.boot, key, fd, err)) {
@@ -76,7 +89,7 @@ static void *make_shared(struct group *g, const char *key, size_t bytes, int mor
     return p;
 }
 
-static void *get_shared(struct group *g, const char *key, size_t bytes, int more, struct err *err)
+static void *get_shared(struct group *g, const char *key, size_t bytes, int now, struct err *err)
 {
     struct boot *b = g->core.boot;
     void *p;
@@ -84,7 +97,7 @@ static void *get_shared(struct group *g, const char *key, size_t bytes, int more
 
     if (b->getfd(b, key, &fd, clock_ms() + g->core.timeout_ms, err))
         return NULL;
-    p = map(fd, bytes, more);
+    p = map(fd, bytes, now);
     if (!p)
         err_set(err, ERR_RANK, "cannot map %zu bytes of a peer's shared memory: %m", bytes);
     close(fd);
@@ -150,16 +163,20 @@ struct segments *segments_create(int world, int rank, struct device *dev)
     struct segments *s = xcalloc(1, sizeof *s);
 
     pthread_mutex_init(&s->lock, NULL);
-    *s = (struct segments){.lock = s->lock, .users = 1, .world = world, .rank = rank, .device = dev};
+    *s =
+        (struct segments){.lock = s->lock, .users = 1, .world = world, .rank = rank, .device = dev};
     return s;
 }
 
 static void segment_clear(struct segments *s, struct segment *seg)
 {
     for (int r = 0; r < s->world; r++)
-        if (seg->base[r])
+        if (seg->private)
+            s->device->ops->free(s->device, seg->base[r]);
+        else if (seg->base[r])
             munmap(seg->base[r], seg->bytes);
-    device_count(s->device, seg->class, -(int64_t)seg->bytes);
+    if (!seg->private)
+        device_count(s->device, seg->class, -(int64_t)seg->bytes);
     free(seg->base);
 }
 
@@ -198,8 +215,8 @@ static int segment_map(struct group *g, struct segment *seg, struct err *err)
         char **base = &seg->base[g->world[rank]];
 
         snprintf(key, sizeof key, "%s/segment/%d/%d", g->id, g->allocs, rank);
-        *base = i == 0 ? make_shared(g, key, seg->bytes, MAP_POPULATE, err)
-                       : get_shared(g, key, seg->bytes, MAP_POPULATE, err);
+        *base = i == 0 ? make_shared(g, key, seg->bytes, 1, err)
+                       : get_shared(g, key, seg->bytes, 1, err);
         if (!*base)
             return -1;
     }
@@ -217,13 +234,12 @@ void *group_alloc(struct comm *comm, size_t bytes, enum mem_class class, struct 
         seg.bytes = 4096;
     seg.base = xcalloc((size_t)s->world, sizeof *seg.base);
     g->allocs++;
-    device_count(s->device, class, (int64_t)seg.bytes);
-    if (g->thread) {
-        char **own = &seg.base[s->rank];
-
-        *own = map(-1, seg.bytes, 0);
-        rc = *own ? 0 : err_set(err, ERR_RANK, "cannot map %zu bytes of memory: %m", bytes);
+    seg.private = g->thread || g->nlocal == 1;
+    if (seg.private) {
+        seg.base[s->rank] = s->device->ops->alloc(s->device, bytes, class, err);
+        rc = seg.base[s->rank] ? 0 : -1;
     } else {
+        device_count(s->device, class, (int64_t)seg.bytes);
         rc = segment_map(g, &seg, err);
     }
     if (rc) {

@@ -2,8 +2,8 @@
  *
  * A sleeper sets sleeping, looks at its condition once more, then sleeps; whoever changes something
  * looks at sleeping afterwards. Both sides use sequentially consistent accesses, so one of them
- * sees the other. While it sleeps, a rank also hears its abort word (futex_waitv; where the kernel lacks
- * it, by waking every few milliseconds) and looks after peers whose process is gone.
+ * sees the other. While it sleeps, a rank also hears its abort word (futex_waitv; where the kernel
+ * lacks it, by waking every few milliseconds) and looks after peers whose process is gone.
  */
 #include "engine/comm/group.h"
 #include "engine/base/clock.h"
@@ -185,13 +185,22 @@ static int timed_out(struct group *g, const struct waiting *w)
                       g->core.boot->rank, (long long)g->core.timeout_ms, g->world[w->peer], also);
 }
 
+void group_see(struct group *g)
+{
+    for (int i = 0; i < g->nlocal; i++) {
+        int pid = __atomic_load_n(&g->region->seat[i].pid, __ATOMIC_RELAXED);
+
+        g->seen[i] = i != g->seat && pid && kill(pid, 0) == 0;
+    }
+}
+
 /* The agent tells deaths at once; this finds them where no agent does. */
 static int look_after_peers(struct group *g, const struct waiting *w)
 {
     for (int i = 0; i < g->nlocal; i++) {
         int pid = __atomic_load_n(&g->region->seat[i].pid, __ATOMIC_RELAXED);
 
-        if (i != g->seat && pid && kill(pid, 0) < 0 && errno == ESRCH)
+        if (g->seen[i] && kill(pid, 0) < 0 && errno == ESRCH)
             return group_lost(g, g->local[i], &w->what, "its process has ended");
     }
     return 0;

@@ -1,11 +1,12 @@
-/* The cpu devices. In cpu the compute stream is the caller and every other stream a worker thread; in
- * cpu-async every stream is a thread that dawdles at random (seeded by DS_ASYNC_SEED), so that a missing
- * wait shows.
+/* The cpu devices. In cpu the compute stream is the caller and every other stream a worker thread;
+ * in cpu-async every stream is a thread that dawdles at random (seeded by DS_ASYNC_SEED), so that a
+ * missing wait shows.
  *
- * Work of a stream is numbered from 1 and done in order; an event is a number, reached when the stream's
- * done is at least that. A wait is a work item holding the other stream and number by value, so the
- * event may be freed meanwhile. Items and events are kept for reuse: a step that repeats allocates
- * nothing. The compute stream of cpu never has items: done stays 0 and its events are 0.
+ * Work of a stream is numbered from 1 and done in order; an event is a number, reached when the
+ * stream's done is at least that. A wait is a work item holding the other stream and number by
+ * value, so the event may be freed meanwhile. Items and events are kept for reuse: a step that
+ * repeats allocates nothing. The compute stream of cpu never has items: done stays 0 and its events
+ * are 0.
  */
 #include "engine/device/cpu_memory.h"
 
@@ -48,7 +49,7 @@ struct ds_stream {
 struct cpu {
     struct device base;
     struct ds_stream stream[STREAMS];
-    int started; /* threads that run */
+    int started;          /* threads that run */
     pthread_mutex_t lock; /* of events */
     struct ds_event *events;
 };
@@ -262,8 +263,10 @@ static int start_threads(struct cpu *cpu, struct err *err)
     }
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     if (rc)
-        return err_set(err, ERR_RANK, "cannot start a stream's thread: %s; raise the limit of processes "
-                       "(ulimit -u)", strerror(rc));
+        return err_set(err, ERR_RANK,
+                       "cannot start a stream's thread: %s; raise the limit of processes "
+                       "(ulimit -u)",
+                       strerror(rc));
     return 0;
 }
 

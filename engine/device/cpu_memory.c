@@ -59,8 +59,10 @@ void *cpu_alloc(struct device *dev, size_t bytes, enum mem_class class, struct e
     else if ((errno = posix_memalign(&head.base, ALIGN, bytes + ALIGN)) == 0)
         p = (char *)head.base + ALIGN;
     if (!p) {
-        err_set(err, ERR_RANK, "cannot allocate %zu bytes for %s: %m; use a smaller model or batch, or "
-                "fewer ranks on this machine", bytes, mem_class_name[class]);
+        err_set(err, ERR_RANK,
+                "cannot allocate %zu bytes for %s: %m; use a smaller model or batch, or "
+                "fewer ranks on this machine",
+                bytes, mem_class_name[class]);
         return NULL;
     }
     memcpy(head_of(p), &head, sizeof head);

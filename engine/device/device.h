@@ -1,8 +1,8 @@
 /* Memory, streams and events of a device: the seam between the engine and cpu or cuda.
  *
- * Device cpu: the compute stream is the caller (run executes at once), every other stream is one worker
- * thread, events are real. Device cpu-async (tests): every stream is a thread with seeded random
- * delays, so that a missing event wait shows without a GPU.
+ * Device cpu: the compute stream is the caller (run executes at once), every other stream is one
+ * worker thread, events are real. Device cpu-async (tests): every stream is a thread with seeded
+ * random delays, so that a missing event wait shows without a GPU.
  */
 #ifndef DS_DEVICE_H
 #define DS_DEVICE_H
@@ -19,8 +19,16 @@ struct device;
 enum stream_kind { STREAM_COMPUTE, STREAM_COMM, STREAM_COPY };
 
 /* What memory is for; used now and at peak is counted per class. */
-enum mem_class { MEM_PARAM, MEM_GRAD, MEM_OPTIM, MEM_ACT, MEM_BUFFER, MEM_COMM, MEM_SNAPSHOT,
-                 MEM_CLASSES };
+enum mem_class {
+    MEM_PARAM,
+    MEM_GRAD,
+    MEM_OPTIM,
+    MEM_ACT,
+    MEM_BUFFER,
+    MEM_COMM,
+    MEM_SNAPSHOT,
+    MEM_CLASSES
+};
 extern const char *const mem_class_name[MEM_CLASSES];
 
 struct mem_info {
@@ -33,15 +41,18 @@ struct device_ops {
     int (*probe)(char why[256]); /* 0: usable; why says what was found or what is missing */
     int (*create)(struct device **dev, int index, struct err *err);
     void (*destroy)(struct device *);
-    /* 64-byte aligned (page-aligned from 1 MiB), content undefined. NULL and err when it cannot be. */
+    /* 64-byte aligned (page-aligned from 1 MiB), content undefined. NULL and err when it cannot be.
+     */
     void *(*alloc)(struct device *, size_t bytes, enum mem_class, struct err *err);
-    void (*free)(struct device *, void *p); /* NULL is fine */
+    void (*free)(struct device *, void *p);                         /* NULL is fine */
     struct ds_stream *(*stream)(struct device *, enum stream_kind); /* owned by the device */
     /* Enqueues fn(arg). fn must not block on a later event of the same stream. */
     void (*run)(struct ds_stream *, void (*fn)(void *arg), void *arg);
-    struct ds_event *(*record)(struct ds_stream *);           /* owned by the caller: event_done frees */
-    void (*wait)(struct ds_stream *, const struct ds_event *); /* work enqueued later waits for it */
-    int (*event_done)(struct ds_event *, int block); /* 1: reached (and freed), 0: not yet (only if !block) */
+    struct ds_event *(*record)(struct ds_stream *); /* owned by the caller: event_done frees */
+    void (*wait)(struct ds_stream *,
+                 const struct ds_event *); /* work enqueued later waits for it */
+    int (*event_done)(struct ds_event *,
+                      int block); /* 1: reached (and freed), 0: not yet (only if !block) */
     void (*info)(struct device *, struct mem_info *);
 };
 

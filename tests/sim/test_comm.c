@@ -38,7 +38,8 @@ static float from_bf16(uint16_t h)
 /* Magnitudes differ by 2^16 among ranks, so that fp32 sums depend on the order. */
 static double number(int rank, int64_t i, unsigned salt)
 {
-    uint64_t h = ((uint64_t)rank * 1000003 + (uint64_t)i + salt * 7919) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t h =
+        ((uint64_t)rank * 1000003 + (uint64_t)i + salt * 7919) * UINT64_C(0x9e3779b97f4a7c15);
     double sign = h >> 63 ? -1 : 1;
 
     return sign * (double)(h >> 40 & 0xffffff) * (double)(1 << (h >> 32 & 15)) / 65536;
@@ -146,24 +147,26 @@ static int run(struct job *j, struct coll op)
     return 0;
 }
 
-static int same_reduction(struct job *j, const char *what, const char *got, int64_t from, int64_t n, int max)
+static int same_reduction(struct job *j, const char *what, const char *got, int64_t from, int64_t n,
+                          int max)
 {
     char want[8];
 
-    for (int64_t i = 0; i < n; i += n > 5000 ? 97 : 1) {
+    for (int64_t i = 0; i<n; i += n> 5000 ? 97 : 1) {
         expect_one(want, j->c->size, from + i, j->t, max, j->salt);
         if (memcmp(want, got + (size_t)i * j->es, j->es))
-            FAIL(j, "%s dtype %d n %ld: element %ld differs", what, j->t, (long)j->n, (long)(from + i));
+            FAIL(j, "%s dtype %d n %ld: element %ld differs", what, j->t, (long)j->n,
+                 (long)(from + i));
     }
     return 0;
 }
 
-static int same_fill(struct job *j, const char *what, const char *got, int rank, int64_t from, int64_t n,
-                     unsigned salt)
+static int same_fill(struct job *j, const char *what, const char *got, int rank, int64_t from,
+                     int64_t n, unsigned salt)
 {
     char want[8];
 
-    for (int64_t i = 0; i < n; i += n > 5000 ? 97 : 1) {
+    for (int64_t i = 0; i<n; i += n> 5000 ? 97 : 1) {
         fill(want, rank, from + i, 1, j->t, salt);
         if (memcmp(want, got + (size_t)i * j->es, j->es))
             FAIL(j, "%s dtype %d n %ld: element %ld of rank %d differs", what, j->t, (long)j->n,
@@ -186,13 +189,17 @@ static int all_reduce(struct job *j)
     for (int max = 0; max < 2; max++) {
         fill(j->send, me, 0, j->n, j->t, j->salt);
         memset(j->recv, 0xee, (size_t)j->n * j->es);
-        if (run(j, (struct coll){.op = COLL_ALL_REDUCE, .send = j->send, .recv = j->recv, .count = j->n,
+        if (run(j, (struct coll){.op = COLL_ALL_REDUCE,
+                                 .send = j->send,
+                                 .recv = j->recv,
+                                 .count = j->n,
                                  .reduce = max ? COLL_MAX : COLL_SUM}) ||
             same_reduction(j, max ? "all_reduce max" : "all_reduce", j->recv, 0, j->n, max))
             return -1;
     }
     memcpy(j->recv, j->send, (size_t)j->n * j->es);
-    if (run(j, (struct coll){.op = COLL_ALL_REDUCE, .send = j->recv, .recv = j->recv, .count = j->n}))
+    if (run(j,
+            (struct coll){.op = COLL_ALL_REDUCE, .send = j->recv, .recv = j->recv, .count = j->n}))
         return -1;
     return same_reduction(j, "all_reduce in place", j->recv, 0, j->n, 0);
 }
@@ -207,7 +214,8 @@ static int slices(struct job *j)
         counts[r] = size == 1 ? j->n : uneven(j->n, size, r);
         first += r < me ? counts[r] : 0;
     }
-    op = (struct coll){.op = COLL_REDUCE_SCATTER, .send = j->send, .recv = j->recv, .counts = counts};
+    op = (struct coll){
+        .op = COLL_REDUCE_SCATTER, .send = j->send, .recv = j->recv, .counts = counts};
     fill(j->send, me, 0, j->n, j->t, j->salt);
     if (run(j, op) || same_reduction(j, "reduce_scatter", j->recv, first, counts[me], 0))
         return -1;
@@ -225,8 +233,8 @@ static int slices(struct job *j)
         if (run(j, op))
             return -1;
         for (int r = 0; r < size; at += counts[r++])
-            if (same_fill(j, place ? "all_gather in place" : "all_gather", j->recv + (size_t)at * j->es, r,
-                          0, counts[r], j->salt))
+            if (same_fill(j, place ? "all_gather in place" : "all_gather",
+                          j->recv + (size_t)at * j->es, r, 0, counts[r], j->salt))
                 return -1;
     }
     return 0;
@@ -234,11 +242,13 @@ static int slices(struct job *j)
 
 static int broadcast(struct job *j)
 {
-    for (int root = 0; root < j->c->size; root += j->c->size > 2 ? 2 : 1) {
+    for (int root = 0; root<j->c->size; root += j->c->size> 2 ? 2 : 1) {
         memset(j->recv, 0xee, (size_t)j->n * j->es);
         if (j->c->rank == root)
             fill(j->recv, root, 0, j->n, j->t, j->salt);
-        if (run(j, (struct coll){.op = COLL_BROADCAST, .recv = j->recv, .count = j->n, .root = root}) ||
+        if (run(j,
+                (struct coll){
+                    .op = COLL_BROADCAST, .recv = j->recv, .count = j->n, .root = root}) ||
             same_fill(j, "broadcast", j->recv, root, 0, j->n, j->salt))
             return -1;
     }
@@ -261,7 +271,8 @@ static int all_to_all(struct job *j)
     return 0;
 }
 
-/* Around the ring in one group with an all-reduce: nothing may wait for the order within the group. */
+/* Around the ring in one group with an all-reduce: nothing may wait for the order within the group.
+ */
 static int ring(struct job *j)
 {
     const struct device_ops *dev = j->c->device->ops;
@@ -316,7 +327,8 @@ static int everything(struct comm *c, struct boot *boot, void *arg, char why[102
             if (j.n > 100000 && j.t != DS_F32 && j.t != DS_BF16)
                 continue; /* the others take the same way */
             j.salt = (unsigned)(d * 10 + i);
-            rc = all_reduce(&j) || slices(&j) || broadcast(&j) || all_to_all(&j) || ring(&j) ? -1 : 0;
+            rc = all_reduce(&j) || slices(&j) || broadcast(&j) || all_to_all(&j) || ring(&j) ? -1
+                                                                                             : 0;
         }
     free(plain[0]);
     free(plain[1]);
@@ -341,22 +353,33 @@ static const int worlds[] = {1, 2, 3, 4, 5, 7};
 static void thread_equals_plain_sum(void **state)
 {
     for (int i = 0; i < 6; i++)
-        check_world((struct world_run){.ops = &comm_thread, .n = worlds[i], .as_threads = 1,
-                                       .timeout_ms = 60000, .fn = everything, .arg = (void *)&small});
+        check_world((struct world_run){.ops = &comm_thread,
+                                       .n = worlds[i],
+                                       .as_threads = 1,
+                                       .timeout_ms = 60000,
+                                       .fn = everything,
+                                       .arg = (void *)&small});
 }
 
 static void thread_on_async_device(void **state)
 {
-    check_world((struct world_run){.ops = &comm_thread, .device = &device_cpu_async, .n = 3,
-                                   .as_threads = 1, .timeout_ms = 60000, .fn = everything,
+    check_world((struct world_run){.ops = &comm_thread,
+                                   .device = &device_cpu_async,
+                                   .n = 3,
+                                   .as_threads = 1,
+                                   .timeout_ms = 60000,
+                                   .fn = everything,
                                    .arg = (void *)&small});
 }
 
 static void host_shared_memory(void **state)
 {
     for (int i = 0; i < 6; i++)
-        check_world((struct world_run){.ops = &comm_host, .n = worlds[i], .timeout_ms = 60000,
-                                       .fn = everything, .arg = (void *)&large});
+        check_world((struct world_run){.ops = &comm_host,
+                                       .n = worlds[i],
+                                       .timeout_ms = 60000,
+                                       .fn = everything,
+                                       .arg = (void *)&large});
 }
 
 static void host_staged_memory(void **state)
@@ -366,10 +389,13 @@ static void host_staged_memory(void **state)
     mixed.memory = 2;
     mixed.sizes[4] = 300000; /* several rounds */
     for (int i = 0; i < 6; i++)
-        check_world((struct world_run){.ops = &comm_host, .n = worlds[i], .timeout_ms = 60000,
-                                       .fn = everything, .arg = (void *)&small});
-    check_world((struct world_run){.ops = &comm_host, .n = 4, .timeout_ms = 60000, .fn = everything,
-                                   .arg = &mixed});
+        check_world((struct world_run){.ops = &comm_host,
+                                       .n = worlds[i],
+                                       .timeout_ms = 60000,
+                                       .fn = everything,
+                                       .arg = (void *)&small});
+    check_world((struct world_run){
+        .ops = &comm_host, .n = 4, .timeout_ms = 60000, .fn = everything, .arg = &mixed});
 }
 
 /* one rank a node, even, uneven, interleaved, ranks without a lane */
@@ -389,8 +415,12 @@ static void host_between_nodes(void **state)
                 p.sizes[4] = 1300000; /* several blocks on the wire */
             if (memory == 2 && i != 2 && i != 4)
                 continue;
-            check_world((struct world_run){.ops = &comm_host, .n = layout_n[i], .node_of = layouts[i],
-                                           .timeout_ms = 60000, .fn = everything, .arg = &p});
+            check_world((struct world_run){.ops = &comm_host,
+                                           .n = layout_n[i],
+                                           .node_of = layouts[i],
+                                           .timeout_ms = 60000,
+                                           .fn = everything,
+                                           .arg = &p});
         }
     }
 }
@@ -430,22 +460,19 @@ out:
 
 static void split_makes_groups(void **state)
 {
-    check_world((struct world_run){.ops = &comm_thread, .n = 5, .as_threads = 1, .timeout_ms = 20000,
-                                   .fn = splits});
+    check_world((struct world_run){
+        .ops = &comm_thread, .n = 5, .as_threads = 1, .timeout_ms = 20000, .fn = splits});
     check_world((struct world_run){.ops = &comm_host, .n = 5, .timeout_ms = 20000, .fn = splits});
-    check_world((struct world_run){.ops = &comm_host, .n = 7, .node_of = layouts[6],
-                                   .timeout_ms = 20000, .fn = splits});
+    check_world((struct world_run){
+        .ops = &comm_host, .n = 7, .node_of = layouts[6], .timeout_ms = 20000, .fn = splits});
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(host_shared_memory),
-        cmocka_unit_test(host_staged_memory),
-        cmocka_unit_test(host_between_nodes),
-        cmocka_unit_test(split_makes_groups),
-        cmocka_unit_test(thread_equals_plain_sum),
-        cmocka_unit_test(thread_on_async_device),
+        cmocka_unit_test(host_shared_memory),      cmocka_unit_test(host_staged_memory),
+        cmocka_unit_test(host_between_nodes),      cmocka_unit_test(split_makes_groups),
+        cmocka_unit_test(thread_equals_plain_sum), cmocka_unit_test(thread_on_async_device),
     };
 
     setbuf(stdout, NULL);

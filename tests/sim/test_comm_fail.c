@@ -1,5 +1,5 @@
-/* What a group does when something is wrong: calls that do not match, dead ranks, aborts, deadlines,
- * strangers; and what it counts. */
+/* What a group does when something is wrong: calls that do not match, dead ranks, aborts,
+ * deadlines, strangers; and what it counts. */
 #include "tests/sim/world.h"
 
 #include <setjmp.h>
@@ -28,7 +28,8 @@ static void check(struct world_run *w, int ok, const char *what)
     if (ok)
         return;
     for (int r = 0; r < w->n; r++)
-        print_message("# %s: rank %d: rc %d: %s | lost: %s\n", what, r, w->rc[r], w->why[r], w->lost[r]);
+        print_message("# %s: rank %d: rc %d: %s | lost: %s\n", what, r, w->rc[r], w->why[r],
+                      w->lost[r]);
     fail();
 }
 
@@ -57,7 +58,8 @@ static int other_op(struct comm *c, struct boot *boot, void *arg, char why[1024]
     if (tell(c, &(struct coll){.op = COLL_BARRIER}, why) || atoi(why))
         return -1;
     if (c->rank == c->size - 1)
-        op = (struct coll){.op = COLL_ALL_GATHER, .send = x, .recv = x, .count = 3, .dtype = DS_F32};
+        op =
+            (struct coll){.op = COLL_ALL_GATHER, .send = x, .recv = x, .count = 3, .dtype = DS_F32};
     return tell(c, &op, why);
 }
 
@@ -65,16 +67,27 @@ static int other_count(struct comm *c, struct boot *boot, void *arg, char why[10
 {
     static float x[64];
 
-    return tell(c, &(struct coll){.op = COLL_ALL_REDUCE, .send = x, .recv = x, .dtype = DS_F32,
-                                  .count = c->rank == 0 ? 11 : 22}, why);
+    return tell(c,
+                &(struct coll){.op = COLL_ALL_REDUCE,
+                               .send = x,
+                               .recv = x,
+                               .dtype = DS_F32,
+                               .count = c->rank == 0 ? 11 : 22},
+                why);
 }
 
 static int other_transfer(struct comm *c, struct boot *boot, void *arg, char why[1024])
 {
     static float x[64];
 
-    return tell(c, &(struct coll){.op = c->rank ? COLL_RECV : COLL_SEND, .send = x, .recv = x,
-                                  .dtype = DS_F32, .count = c->rank ? 11 : 22, .root = !c->rank}, why);
+    return tell(c,
+                &(struct coll){.op = c->rank ? COLL_RECV : COLL_SEND,
+                               .send = x,
+                               .recv = x,
+                               .dtype = DS_F32,
+                               .count = c->rank ? 11 : 22,
+                               .root = !c->rank},
+                why);
 }
 
 static void named(struct world_run w, const char *a, const char *b, int everyone)
@@ -138,8 +151,8 @@ static int wrong_calls(struct comm *c, struct boot *boot, void *arg, char why[10
 
 static void wrong_calls_are_refused(void **state)
 {
-    struct world_run w = {.ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 30000,
-                          .fn = wrong_calls};
+    struct world_run w = {
+        .ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 30000, .fn = wrong_calls};
 
     check(&w, world_run(&w, 0) == 0, "wrong calls");
 }
@@ -182,8 +195,12 @@ static void a_dead_rank_ends_the_others(void **state)
     for (int i = 0; i < 4; i++)
         for (int agent = 0; agent < 2; agent++)
             for (int mid = 0; mid < 2; mid++) {
-                struct world_run w = {.ops = &comm_host, .n = world[i].n, .node_of = world[i].node_of,
-                                      .timeout_ms = 60000, .fn = dies, .arg = mid ? &mid : NULL};
+                struct world_run w = {.ops = &comm_host,
+                                      .n = world[i].n,
+                                      .node_of = world[i].node_of,
+                                      .timeout_ms = 60000,
+                                      .fn = dies,
+                                      .arg = mid ? &mid : NULL};
 
                 world_run(&w, agent);
                 for (int r = 0; r + 1 < w.n; r++) {
@@ -212,13 +229,15 @@ static int only_last_calls(struct comm *c, struct boot *boot, void *arg, char wh
 
 static void a_deadline_names_who_is_missing(void **state)
 {
-    struct world_run w = {.ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 200,
-                          .fn = only_last_calls};
+    struct world_run w = {
+        .ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 200, .fn = only_last_calls};
 
     for (int i = 0; i < 3; i++) {
         world_run(&w, 0);
-        check(&w, has_code(&w, 1, ERR_RANK_TIMEOUT) && strstr(w.why[1], "for rank 0") &&
-                      strstr(w.why[1], "barrier"), "time-out");
+        check(&w,
+              has_code(&w, 1, ERR_RANK_TIMEOUT) && strstr(w.why[1], "for rank 0") &&
+                  strstr(w.why[1], "barrier"),
+              "time-out");
         w.ops = &comm_host;
         w.as_threads = 0;
         w.node_of = i ? two_nodes : NULL;
@@ -251,8 +270,8 @@ static int aborts_itself(struct comm *c, struct boot *boot, void *arg, char why[
 
 static void abort_ends_every_wait(void **state)
 {
-    struct world_run w = {.ops = &comm_thread, .n = 3, .as_threads = 1, .timeout_ms = 60000,
-                          .fn = aborts_itself};
+    struct world_run w = {
+        .ops = &comm_thread, .n = 3, .as_threads = 1, .timeout_ms = 60000, .fn = aborts_itself};
 
     for (int i = 0; i < 2; i++) {
         world_run(&w, 0);
@@ -292,16 +311,16 @@ static int watched(struct comm *c, struct boot *boot, void *arg, char why[1024])
 
 static void the_page_says_what_is_waited_for(void **state)
 {
-    struct world_run w = {.ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 60000,
-                          .fn = watched};
+    struct world_run w = {
+        .ops = &comm_thread, .n = 2, .as_threads = 1, .timeout_ms = 60000, .fn = watched};
 
     check(&w, world_run(&w, 0) == 0, "page");
 }
 
 /* --- strangers: create by hand, one rank with another key --- */
 
-static int wrong_key_create(struct comm **out, struct boot *boot, struct device *dev, int64_t timeout_ms,
-                            struct err *err)
+static int wrong_key_create(struct comm **out, struct boot *boot, struct device *dev,
+                            int64_t timeout_ms, struct err *err)
 {
     static const uint8_t other[32] = "not the key of this job";
 
@@ -319,7 +338,11 @@ static int never(struct comm *c, struct boot *boot, void *arg, char why[1024])
 static void a_peer_without_the_key_is_refused(void **state)
 {
     struct comm_ops ops = comm_host;
-    struct world_run w = {.ops = &ops, .n = 2, .node_of = two_nodes, .timeout_ms = 700, .fn = never,
+    struct world_run w = {.ops = &ops,
+                          .n = 2,
+                          .node_of = two_nodes,
+                          .timeout_ms = 700,
+                          .fn = never,
                           .create_may_fail = 1};
 
     ops.create = wrong_key_create;
@@ -338,20 +361,40 @@ static int counts(struct comm *c, struct boot *boot, void *arg, char why[1024])
      * broadcast of 5 from 1: root 2 * 5 out, others 5 in. all_to_all of 2 each: 4 out, 4 in.
      * send/recv of 3 u8 from 0 to 2. */
     static const uint64_t sent[3][COLL_OPS] = {
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 24, [COLL_ALL_GATHER] = 8,
-         [COLL_BROADCAST] = 0, [COLL_ALL_TO_ALL] = 16, [COLL_SEND] = 3},
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 20, [COLL_ALL_GATHER] = 16,
-         [COLL_BROADCAST] = 40, [COLL_ALL_TO_ALL] = 16},
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 12, [COLL_ALL_GATHER] = 32,
-         [COLL_BROADCAST] = 0, [COLL_ALL_TO_ALL] = 16},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 24,
+         [COLL_ALL_GATHER] = 8,
+         [COLL_BROADCAST] = 0,
+         [COLL_ALL_TO_ALL] = 16,
+         [COLL_SEND] = 3},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 20,
+         [COLL_ALL_GATHER] = 16,
+         [COLL_BROADCAST] = 40,
+         [COLL_ALL_TO_ALL] = 16},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 12,
+         [COLL_ALL_GATHER] = 32,
+         [COLL_BROADCAST] = 0,
+         [COLL_ALL_TO_ALL] = 16},
     };
     static const uint64_t received[3][COLL_OPS] = {
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 8, [COLL_ALL_GATHER] = 24,
-         [COLL_BROADCAST] = 20, [COLL_ALL_TO_ALL] = 16},
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 16, [COLL_ALL_GATHER] = 20,
-         [COLL_BROADCAST] = 0, [COLL_ALL_TO_ALL] = 16},
-        {[COLL_ALL_REDUCE] = 48, [COLL_REDUCE_SCATTER] = 32, [COLL_ALL_GATHER] = 12,
-         [COLL_BROADCAST] = 20, [COLL_ALL_TO_ALL] = 16, [COLL_RECV] = 3},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 8,
+         [COLL_ALL_GATHER] = 24,
+         [COLL_BROADCAST] = 20,
+         [COLL_ALL_TO_ALL] = 16},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 16,
+         [COLL_ALL_GATHER] = 20,
+         [COLL_BROADCAST] = 0,
+         [COLL_ALL_TO_ALL] = 16},
+        {[COLL_ALL_REDUCE] = 48,
+         [COLL_REDUCE_SCATTER] = 32,
+         [COLL_ALL_GATHER] = 12,
+         [COLL_BROADCAST] = 20,
+         [COLL_ALL_TO_ALL] = 16,
+         [COLL_RECV] = 3},
     };
     float a[16] = {0}, b[16];
     struct coll op[] = {
@@ -361,7 +404,10 @@ static int counts(struct comm *c, struct boot *boot, void *arg, char why[1024])
         {.op = COLL_BROADCAST, .count = 5, .root = 1, .class = CLASS_STATE, .dtype = DS_F32},
         {.op = COLL_ALL_TO_ALL, .count = 2, .class = CLASS_ACT},
         {.op = COLL_BARRIER, .class = CLASS_CONTROL},
-        {.op = c->rank ? COLL_RECV : COLL_SEND, .count = 3, .root = c->rank ? 0 : 2, .dtype = DS_U8,
+        {.op = c->rank ? COLL_RECV : COLL_SEND,
+         .count = 3,
+         .root = c->rank ? 0 : 2,
+         .dtype = DS_U8,
          .class = CLASS_ACT},
     };
     struct comm_counters n;
@@ -396,7 +442,8 @@ static int counts(struct comm *c, struct boot *boot, void *arg, char why[1024])
 
 static void counters_equal_the_formula(void **state)
 {
-    struct world_run w = {.ops = &comm_thread, .n = 3, .as_threads = 1, .timeout_ms = 60000, .fn = counts};
+    struct world_run w = {
+        .ops = &comm_thread, .n = 3, .as_threads = 1, .timeout_ms = 60000, .fn = counts};
 
     check(&w, world_run(&w, 0) == 0, "counters of thread");
     w.ops = &comm_host;

@@ -1,4 +1,5 @@
-/* See world.h. Ranks that are processes are forked before any thread is made, so sanitizers are happy. */
+/* See world.h. Ranks that are processes are forked before any thread is made, so sanitizers are
+ * happy. */
 #include "tests/sim/world.h"
 #include "engine/base/clock.h"
 
@@ -63,7 +64,8 @@ static void reap(struct world_run *w, struct boot_world *world, pid_t *pid, int 
 
 static void run_processes(struct world_run *w, struct boot_world *world, int abort_on_death)
 {
-    struct shared *s = mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    struct shared *s =
+        mmap(NULL, sizeof *s, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t pid[WORLD_MAX];
 
     for (int r = 0; r < w->n; r++) {

@@ -1,4 +1,5 @@
-/* Runs a function on every rank of a small world: as threads (comm thread) or as processes (comm host). */
+/* Runs a function on every rank of a small world: as threads (comm thread) or as processes (comm
+ * host). */
 #ifndef DS_TESTS_SIM_WORLD_H
 #define DS_TESTS_SIM_WORLD_H
 

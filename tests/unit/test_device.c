@@ -93,7 +93,8 @@ static void wait_orders_streams(void **state)
                 dev->ops->run(dev->ops->stream(dev, from), sleep_then_set, &made);
                 e = dev->ops->record(dev->ops->stream(dev, from));
                 dev->ops->wait(dev->ops->stream(dev, to), e);
-                assert_int_equal(dev->ops->event_done(e, 1), 1); /* the wait may outlive the event */
+                assert_int_equal(dev->ops->event_done(e, 1),
+                                 1); /* the wait may outlive the event */
                 dev->ops->run(dev->ops->stream(dev, to), copy_int, &copy);
                 dev->ops->event_done(dev->ops->record(dev->ops->stream(dev, to)), 1);
                 assert_int_equal(got, 42);
