@@ -24,7 +24,8 @@ enum link_state { LINK_VIA, LINK_QUEUE, LINK_DIAL, LINK_WIRE, LINK_PAUSE, LINK_U
 
 struct ssh_link {
     struct ssh_pool *pool;
-    struct ssh_link *next;    /* in the pool's bastions, or in its queue */
+    struct ssh_link *next;    /* in the pool's queue */
+    struct ssh_link *next_bastion;
     struct ssh_link *via;     /* the bastion, NULL: direct */
     struct ssh_link *waiting, *next_waiting; /* links that wait for this bastion */
     char *way;                /* of a bastion: its key in the pool */
@@ -75,8 +76,7 @@ void ssh_pool_destroy(struct ssh_pool *p)
         return;
     while (p->bastions) {
         struct ssh_link *l = p->bastions;
-        p->bastions = l->next;
-        l->next = NULL;
+        p->bastions = l->next_bastion;
         ssh_link_close(l);
     }
     ssh_keyring_destroy(p->ring);
@@ -366,7 +366,7 @@ static struct ssh_link *bastion_get(struct ssh_pool *p, const char *jump, int ho
     struct ssh_link *b;
     int port;
 
-    for (b = p->bastions; b; b = b->next)
+    for (b = p->bastions; b; b = b->next_bastion)
         if (!strcmp(b->way, jump) && b->state != LINK_DOWN)
             break;
     if (b) {
@@ -381,7 +381,7 @@ static struct ssh_link *bastion_get(struct ssh_pool *p, const char *jump, int ho
         if (!open_at(&b, p, host, user, port, before, hops + 1, &events, NULL, err)) {
             b->ctx = b;
             b->way = xstrdup(jump);
-            b->next = p->bastions;
+            b->next_bastion = p->bastions;
             p->bastions = b;
         }
         free(user);

@@ -3,4 +3,6 @@ check_PROGRAMS += tests/box/channel
 tests_box_channel_SOURCES = tests/box/channel.c
 tests_box_channel_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
 tests_box_channel_LDADD = $(SPAWNSSH_LIBS) libfront.a $(DSBASE_LIBS) $(UV_LIBS)
-EXTRA_DIST += tests/box/box
+BOX_TESTS = tests/box/ssh.t tests/box/keys.t tests/box/loss.t
+TESTS += $(BOX_TESTS)
+EXTRA_DIST += $(BOX_TESTS) tests/box/lib.sh tests/box/box tests/box/README.md
