@@ -13,6 +13,7 @@
 #include <libssh/libssh.h>
 #include <libssh/server.h> /* ssh_execute_message_callbacks: reads packets when no stream is there */
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -410,6 +411,7 @@ static int step_connect(struct ssh_wire *w)
     struct err e = ERR_INIT;
     int rc = ssh_connect(w->s);
 
+    fcntl(w->fd, F_SETFL, fcntl(w->fd, F_GETFL) | O_NONBLOCK); /* libssh took it off a socket it was given */
     if (rc == SSH_AGAIN)
         return 0;
     if (rc != SSH_OK)
