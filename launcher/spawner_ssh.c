@@ -121,6 +121,14 @@ static void stop_waiting(struct channel *ch)
         *at = ch->next_waiting;
 }
 
+/* The channel's owner says which host it speaks of. */
+static const char *without_name(const struct channel *ch, const char *text)
+{
+    size_t n = strlen(ch->host);
+
+    return !strncmp(text, ch->host, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 static void drop_stream(struct channel *ch)
 {
     ssh_stream_close(ch->stream);
@@ -146,6 +154,8 @@ static void down(struct channel *ch, const struct err *why)
         wake_waiting(ch->pool, FIRST_NONE);
     if (ch->shut)
         e = (struct err)ERR_INIT;
+    if (e.code)
+        err_set(&e, why->code, "%s", without_name(ch, why->text));
     if (!ch->closed)
         ch->ev.down(ch->ctx, &e);
 }
@@ -173,7 +183,7 @@ static void down_ended(struct channel *ch, const char *what, const struct ssh_st
     const char *said;
 
     if (*end->why)
-        snprintf(how, sizeof how, "was cut off: %s", end->why);
+        snprintf(how, sizeof how, "was cut off: %s", without_name(ch, end->why));
     else if (*end->signal)
         snprintf(how, sizeof how, "was killed by signal %s", end->signal);
     else if (end->status >= 0)
@@ -377,7 +387,7 @@ static void link_note(void *ctx, const char *line)
 {
     struct channel *ch = ctx;
 
-    ch->ev.stderr_line(ch->ctx, line);
+    ch->ev.stderr_line(ch->ctx, without_name(ch, line));
 }
 
 static void link_is_down(void *ctx, const struct err *why)

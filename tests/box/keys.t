@@ -6,6 +6,7 @@ ssh=$BOX/n0/home/root/.ssh
 known=$ssh/known_hosts
 cp "$known" "$work/known"
 print=$(ssh-keygen -l -f "$BOX/etc/hostkey.pub" | cut -d' ' -f2)
+print=${print//+/.} # in a regular expression
 hosts n1 n2
 
 : >"$known"
