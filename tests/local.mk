@@ -7,3 +7,4 @@ include tests/box/local.mk
 include tests/lint/local.mk
 include tests/fuzz/local.mk
 include tests/bench/local.mk
+EXTRA_DIST += tests/README.md tests/fuzz/README.md
