@@ -399,7 +399,8 @@ static void set_login(struct ssh_link *l)
     l->algorithms = buf_detach(&algorithms);
     l->login = (struct ssh_login){
         .name = l->target.name, .host = l->target.host, .user = l->target.user, .port = l->target.port,
-        .algorithms = l->algorithms, .agent_socket = l->target.agent_socket, .ring = l->pool->ring,
+        .algorithms = l->algorithms, .agent_socket = l->target.agent_socket,
+        .agent_if_locked = l->target.agent_if_locked, .ring = l->pool->ring,
         .keys = &l->target.identity, .nfirst = l->target.nfirst};
 }
 

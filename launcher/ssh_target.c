@@ -267,8 +267,9 @@ static int set_keys(struct ssh_files *f, const struct ssh_config *c, struct ssh_
         agent = getenv(agent + 1);
     else if (!strcmp(agent, "none"))
         agent = NULL;
-    if (!rc && agent && *agent && c->identities_only != 1)
+    if (!rc && agent && *agent)
         rc = expand_into(&socket, agent, &tokens, err);
+    t->agent_if_locked = c->identities_only == 1;
     t->agent_socket = socket.n ? xstrdup(socket.word[0]) : NULL;
     words_clear(&socket);
     return rc;

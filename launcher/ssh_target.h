@@ -14,7 +14,8 @@ struct ssh_target {
     char *key_name;     /* what known_hosts calls it */
     struct ssh_words identity; /* key files, full paths, in order */
     int nfirst;         /* of them were named by the user: before the agent; the others are defaults */
-    char *agent_socket; /* NULL: none, or kept out by IdentitiesOnly */
+    char *agent_socket; /* NULL: none */
+    int agent_if_locked; /* IdentitiesOnly: ask the agent only for want of a named key's passphrase */
     char *jump;         /* ProxyJump as written, NULL: none */
     int64_t attempt_ms; /* of one TCP connection, -1: not given */
     const struct known_hosts *known; /* of ssh_files */

@@ -347,13 +347,25 @@ static int attempt_key(const struct ssh_login *l, int attempt)
     return attempt < l->nfirst ? attempt : attempt - 1;
 }
 
+/* libssh can only offer all keys of an agent. With IdentitiesOnly that is done when it is the only way to
+ * use a key that was named. */
+static int asks_agent(struct ssh_wire *w)
+{
+    const struct ssh_login *l = w->login;
+    int locked = 0;
+
+    for (int i = 0; i < l->nfirst; i++)
+        locked |= ring_get(l->ring, l->keys->word[i])->state == KEY_LOCKED;
+    return l->agent_socket && (!l->agent_if_locked || locked);
+}
+
 static int auth_attempt(struct ssh_wire *w)
 {
     const struct ssh_login *l = w->login;
     struct key *k;
 
     if (w->attempt == l->nfirst)
-        return l->agent_socket ? ssh_userauth_agent(w->s, NULL) : SSH_AUTH_DENIED;
+        return asks_agent(w) ? ssh_userauth_agent(w->s, NULL) : SSH_AUTH_DENIED;
     k = ring_get(l->ring, l->keys->word[attempt_key(l, w->attempt)]);
     return k->key ? ssh_userauth_publickey(w->s, NULL, k->key) : SSH_AUTH_DENIED;
 }
@@ -364,7 +376,9 @@ static void auth_note(struct ssh_wire *w)
     struct key *k;
 
     if (w->attempt == l->nfirst) {
-        tried(w, l->agent_socket ? "tried ssh-agent" : "no ssh-agent", "");
+        tried(w, asks_agent(w)      ? "tried ssh-agent"
+                 : l->agent_socket ? "ssh-agent left out (IdentitiesOnly)"
+                                   : "no ssh-agent", "");
         return;
     }
     k = ring_get(l->ring, l->keys->word[attempt_key(l, w->attempt)]);

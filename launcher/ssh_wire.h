@@ -23,6 +23,7 @@ struct ssh_login {
     int port;
     const char *algorithms;         /* of host keys, in order of preference */
     const char *agent_socket;       /* NULL: do not ask an agent */
+    int agent_if_locked;            /* ask it only when one of the first keys needs a passphrase */
     struct ssh_keyring *ring;
     const struct ssh_words *keys;   /* identity files in order; the first nfirst of them before the agent */
     int nfirst;

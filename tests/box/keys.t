@@ -53,7 +53,15 @@ is "--identity" $rc 0
 timeout 60 "$here/box" on 0 bash -c "eval \$(ssh-agent) >/dev/null; ssh-add -q $ssh/open </dev/null
     $BOX/shared/bin/ds-launch -H $BOX/shared/hosts true; rc=\$?; ssh-agent -k >/dev/null; exit \$rc" >"$out" 2>&1 </dev/null
 is "a key with a passphrase, held by the agent" $? 0
+printf 'IdentitiesOnly yes\nIdentityFile ~/.ssh/id_ed25519\n' >"$ssh/config"; chmod 600 "$ssh/config"
+timeout 60 "$here/box" on 0 bash -c "eval \$(ssh-agent) >/dev/null; ssh-add -q $ssh/open </dev/null
+    $BOX/shared/bin/ds-launch -H $BOX/shared/hosts true; rc=\$?; ssh-agent -k >/dev/null; exit \$rc" >"$out" 2>&1 </dev/null
+is "the same with IdentitiesOnly" $? 0
 cp "$work/other" "$ssh/id_ed25519"
+timeout 60 "$here/box" on 0 bash -c "eval \$(ssh-agent) >/dev/null; ssh-add -q $ssh/open </dev/null
+    $BOX/shared/bin/ds-launch -H $BOX/shared/hosts true; ssh-agent -k >/dev/null" >"$out" 2>&1 </dev/null
+like "IdentitiesOnly keeps the agent's other keys back" "ssh-agent left out .IdentitiesOnly."
+rm "$ssh/config"
 launch root -H "$BOX/shared/hosts" true
 like "a key that nobody knows" "n1: login as root refused .*tried .*id_ed25519"
 launch root -H "$BOX/shared/hosts" --identity "$ssh/none" true
