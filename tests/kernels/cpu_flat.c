@@ -168,13 +168,15 @@ static void run_all(struct run *r, int threads)
 void test_threads(void **state)
 {
 #if defined __SANITIZE_THREAD__
-    skip();
+    const int most = 1; /* libgomp's barriers are invisible to it */
+#else
+    const int most = 5;
 #endif
     int before = omp_get_max_threads();
     struct run *one = calloc(1, sizeof *one), *many = calloc(1, sizeof *many);
 
     run_all(one, 1);
-    for (int threads = 2; threads <= 5; threads++) {
+    for (int threads = 2; threads <= most; threads++) {
         memset(many, 0, sizeof *many);
         run_all(many, threads);
         assert_memory_equal(one, many, sizeof *one);
