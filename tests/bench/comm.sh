@@ -97,15 +97,20 @@ between() { # RANKS-PER-NODE
     done
 }
 
-for n in 2 4; do inside $n; done
+rows() { # LABEL NAME
+    for s in ${sizes//,/ }; do row "$1" "$2" "$s"; done
+}
+
+printf '%-24s %9s %13s %13s %8s\n' "all-reduce, fp32" size "comm host" "Open MPI" ratio
+for n in 2 4; do
+    inside $n
+    rows "inside, $n ranks" "in$n"
+done
 if [ "$(id -u)" = 0 ] && nodes; then
-    between 1
-    between 2
+    for n in 1 2; do
+        between $n
+        rows "2 nodes, $n ranks each" "net$n"
+    done
 else
     echo "comm.sh: not root, so nothing between nodes" >&2
 fi
-printf '%-24s %9s %13s %13s %8s\n' "all-reduce, fp32" size "comm host" "Open MPI" ratio
-for s in ${sizes//,/ }; do
-    for n in 2 4; do row "inside, $n ranks" "in$n" "$s"; done
-    [ -f "$tmp/net1.ours" ] && for n in 1 2; do row "2 nodes, $n ranks each" "net$n" "$s"; done
-done
