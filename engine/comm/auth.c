@@ -3,11 +3,14 @@
 #include "engine/comm/group.h"
 
 #include <sodium.h>
+#include <stdlib.h>
 
 _Static_assert(crypto_auth_KEYBYTES == 32 && crypto_auth_BYTES == 32, "sizes in group.h");
 
 void auth_nonce(uint8_t out[32])
 {
+    if (sodium_init() < 0)
+        abort(); /* no source of random numbers: nothing can be proved */
     randombytes_buf(out, 32);
 }
 
