@@ -2,9 +2,4 @@
 EXTRA_PROGRAMS =
 include tests/bench/kernels.mk
 include tests/bench/comm.mk
-
-# Judges a trained model: make tests/bench/judge, then tests/bench/judge JOB.ini [--sample FILE]
-EXTRA_PROGRAMS += tests/bench/judge
-tests_bench_judge_SOURCES = tests/bench/judge.c
-tests_bench_judge_LDADD = libdsengine.a $(DSBASE_LIBS)
-CLEANFILES += tests/bench/judge
+include tests/bench/train.mk
