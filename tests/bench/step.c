@@ -121,7 +121,7 @@ static void make_text(const char *path)
 
     for (int i = 0; f && i < 1 << 20; i++) {
         x = x * 1103515245u + 12345u;
-        fputc((int)(x >> 16 & 127), f);
+        fputc((int)(32 + (x >> 16) % 95), f);
     }
     if (!f || fclose(f))
         die("cannot write a text to train on");
