@@ -130,6 +130,44 @@ void K(add)(void *y, const void *a, const void *b, int64_t n, enum ds_dtype dt,
 }
 
 #define ROPE_PAIRS 64
+#define ROPE_STRIDE 16
+
+/* Cosines and sines of pos * freq by the addition theorem in double: those of the last multiple of
+ * ROPE_STRIDE and those of the rest, each worked out once. A function of the position alone, whoever
+ * computes it. */
+struct rope_table {
+    double freq[ROPE_PAIRS];
+    double rest_cos[ROPE_STRIDE][ROPE_PAIRS], rest_sin[ROPE_STRIDE][ROPE_PAIRS];
+    double base_cos[ROPE_PAIRS], base_sin[ROPE_PAIRS];
+    int64_t base;
+    unsigned have; /* bit r: rest r is filled in */
+};
+
+static void rope_angles(struct rope_table *t, int64_t pos, int64_t pairs, int inverse, float *cs,
+                        float *sn)
+{
+    int64_t base = pos / ROPE_STRIDE * ROPE_STRIDE, r = pos - base;
+
+    if (base != t->base)
+        for (int64_t i = 0; i < pairs; i++) {
+            t->base_cos[i] = cos((double)base * t->freq[i]);
+            t->base_sin[i] = sin((double)base * t->freq[i]);
+        }
+    t->base = base;
+    if (!(t->have >> r & 1))
+        for (int64_t i = 0; i < pairs; i++) {
+            t->rest_cos[r][i] = cos((double)r * t->freq[i]);
+            t->rest_sin[r][i] = sin((double)r * t->freq[i]);
+        }
+    t->have |= 1u << r;
+    for (int64_t i = 0; i < pairs; i++) {
+        double c = t->base_cos[i] * t->rest_cos[r][i] - t->base_sin[i] * t->rest_sin[r][i];
+        double s = t->base_sin[i] * t->rest_cos[r][i] + t->base_cos[i] * t->rest_sin[r][i];
+
+        cs[i] = (float)c;
+        sn[i] = (float)(inverse ? -s : s);
+    }
+}
 
 /* Rotates the pairs [i0, i0 + pairs) of every head of one row. */
 INLINE void rope_row(void *row, int64_t heads, int64_t D, int64_t i0, int64_t pairs,
@@ -155,21 +193,16 @@ void K(rope)(void *qkv, const int32_t *pos, int64_t N, int64_t H, int64_t G, int
 
     for (int64_t i0 = 0; i0 < D / 2; i0 += ROPE_PAIRS) {
         int64_t pairs = D / 2 - i0 < ROPE_PAIRS ? D / 2 - i0 : ROPE_PAIRS;
-        double freq[ROPE_PAIRS];
+        struct rope_table table = {.base = -1};
 
         for (int64_t i = 0; i < pairs; i++)
-            freq[i] = pow(theta, -2.0 * (double)(i0 + i) / (double)D);
-#pragma omp parallel for if (N * (H + G) * D > TEAM_MIN)
+            table.freq[i] = pow(theta, -2.0 * (double)(i0 + i) / (double)D);
+#pragma omp parallel for firstprivate(table) if (N * (H + G) * D > TEAM_MIN)
         for (int64_t n = 0; n < N; n++) {
             float cs[ROPE_PAIRS], sn[ROPE_PAIRS];
             void *row = at_w(qkv, n * (H + 2 * G) * D, bf);
 
-            for (int64_t i = 0; i < pairs; i++) {
-                double angle = pos[n] * freq[i];
-
-                cs[i] = (float)cos(angle);
-                sn[i] = (float)sin(inverse ? -angle : angle);
-            }
+            rope_angles(&table, pos[n], pairs, inverse, cs, sn);
             if (bf)
                 rope_row(row, H + G, D, i0, pairs, cs, sn, 1);
             else
