@@ -1,6 +1,6 @@
 /* The job file: every setting of a run in one struct, one table (job.c), read by the front end and by
- * every rank. Keys that DeepSpeed has carry DeepSpeed's path; [model], [parallel], [data], [launch],
- * [snapshot] and [run] are ours. */
+ * every rank. Keys that DeepSpeed has carry DeepSpeed's path; [model], [parallel], [data], [run] and
+ * [launch] are ours. */
 #ifndef DS_BASE_JOB_H
 #define DS_BASE_JOB_H
 
@@ -42,7 +42,6 @@ struct job {
     int64_t doc_token;   /* token id that begins a document; -1: none */
     /* [run] */
     int64_t seed;
-    int deterministic;
     int64_t max_steps, max_samples, max_tokens, max_time_ms; /* 0: no such limit; first reached ends */
     int64_t eval_every, eval_samples, save_every, keep;
     int on_nan;
@@ -56,8 +55,6 @@ struct job {
     /* [launch] */
     char *hostfile, *include, *exclude, *launcher, *master_addr, *interface;
     int64_t num_nodes, ranks_per_node, master_port, grace_ms, connect_timeout_ms, ping_limit_ms;
-    /* [snapshot] */
-    int64_t snapshot_flush_ms;
 };
 
 extern const struct setting job_table[];

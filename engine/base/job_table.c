@@ -116,8 +116,6 @@ const struct setting job_table[] = {
      "end after so long; 0: no such limit"},
     {"run.seed", SETTING_INT, F(seed), "1234", "0..", "", ID,
      "of first weights, sample order and dropout"},
-    {"run.deterministic", SETTING_BOOL, F(deterministic), "false", NULL, "", 0,
-     "the same bits on every mesh where that can be had, at some cost of speed"},
     {"run.eval_every", SETTING_INT, F(eval_every), "0", "0..", "steps", 0,
      "validate every so many steps; 0: at the end only"},
     {"run.eval_samples", SETTING_INT, F(eval_samples), "0", "0..", "samples", 0,
@@ -164,9 +162,6 @@ const struct setting job_table[] = {
      "longest time for a node to answer"},
     {"launch.ping_limit", SETTING_MS, F(ping_limit_ms), "10s", "1000..", "", 0,
      "silence of a node after which it is lost"},
-    /* [snapshot] */
-    {"snapshot.flush", SETTING_MS, F(snapshot_flush_ms), "30s", "0..", "", 0,
-     "longest time to write what is in memory to disk when a job is cut off"},
 
     /* other spellings */
     ALIAS("bfloat16.enabled", "bf16.enabled"),

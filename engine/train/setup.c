@@ -16,6 +16,14 @@ static const char *row_value(const struct settings_rows *rows, const char *path)
     return NULL;
 }
 
+/* 0 stands for "from the data". */
+static int is_given(const struct settings_rows *rows, const char *path)
+{
+    const char *value = row_value(rows, path);
+
+    return value && strcmp(value, "0");
+}
+
 /* Writes down what the data decided, so that a checkpoint's settings rebuild the model without the data. */
 static void note_row(struct setup *s, const char *path, int64_t value)
 {
@@ -23,7 +31,7 @@ static void note_row(struct setup *s, const char *path, int64_t value)
 
     for (int i = 0; i < s->model->ntables; i++)
         for (int j = 0; j < s->model->tables[i].n; j++)
-            if (!strcmp(s->model->tables[i].table[j].path, path) && !row_value(&s->rows, path)) {
+            if (!strcmp(s->model->tables[i].table[j].path, path) && !is_given(&s->rows, path)) {
                 snprintf(text, sizeof text, "%lld", (long long)value);
                 settings_rows_add(&s->rows, path, text, "from the data");
             }

@@ -63,12 +63,17 @@ struct team {
     uint32_t epoch;
     struct spawn spawn;
     struct rank *rank;
-    int n, running;      /* running: not reaped */
+    int n, running;      /* running: not reaped, those to be started included */
+    int started;         /* ranks that were started or given up */
+    int failed;          /* one could not be started, or all were to end: the rest are not tried */
+    struct ticker *starter;
     struct links *links; /* NULL: foreign program */
     struct team *next;   /* older ones, kept until their output is sent */
 };
 
-/* Takes over spawn. What can't be started is told as FAIL and EXIT. */
+/* Takes over spawn. Ranks are started in slices of a few milliseconds, so that pings are answered
+ * meanwhile; those not started when the node's processes are ended never are. What can't be started is told
+ * as FAIL and EXIT. */
 struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn);
 void team_destroy(struct team *t);
 /* 1 when pid was one of its ranks. */

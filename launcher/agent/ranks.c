@@ -25,6 +25,7 @@
 #define RANK_LINK_FD 3
 #define OOM_ADD 500
 #define NOT_STARTED 127
+#define SLICE_MS 20 /* of starting ranks, then whatever else is due */
 
 enum { IN, OUT, ERR, LINK, STATUS, PLAN_FDS };
 
@@ -315,7 +316,6 @@ static int rank_start(struct rank *r, struct err *err)
     }
     if (rc == 0) {
         setpgid(r->pid, r->pid); /* the child does it as well: whoever is first */
-        t->running++;
         r->status_fd = ours[STATUS];
         r->status_watch = watch_create(t->agent->loop, r->status_fd, on_status, r, NULL);
         watch_set(r->status_watch, LOOP_READ);
@@ -338,6 +338,7 @@ static void rank_never(struct rank *r)
         r->out[k].fd = lift_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
         stream_close(&r->out[k]);
     }
+    r->team->running--;
     put_exit(r, NOT_STARTED, 0, 0);
     if (r->team->links)
         links_rank_gone(r->team->links, r->index, 1);
@@ -358,10 +359,29 @@ static void rank_init(struct team *t, int i)
     }
 }
 
+static void start_some(void *ctx)
+{
+    struct team *t = ctx;
+    int64_t until = clock_ms() + SLICE_MS;
+
+    while (t->started < t->n && clock_ms() <= until) {
+        struct rank *r = &t->rank[t->started++];
+        struct err err = ERR_INIT;
+
+        if (!t->failed && rank_start(r, &err)) {
+            team_fail(t, (uint32_t)r->number, &err);
+            t->failed = 1;
+        }
+        if (!r->pid)
+            rank_never(r);
+    }
+    if (t->started == t->n)
+        ticker_stop(t->starter);
+}
+
 struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
 {
     struct team *t = xcalloc(1, sizeof *t);
-    struct err err = ERR_INIT;
 
     t->agent = a;
     t->epoch = epoch;
@@ -372,12 +392,9 @@ struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
     for (int i = 0; i < t->n; i++)
         rank_init(t, i);
     t->links = t->spawn.engine ? links_create(t) : NULL;
-    for (int i = 0; i < t->n; i++) {
-        if (err.code == ERR_OK && rank_start(&t->rank[i], &err))
-            team_fail(t, (uint32_t)t->rank[i].number, &err);
-        if (!t->rank[i].pid)
-            rank_never(&t->rank[i]);
-    }
+    t->running = t->n;
+    t->starter = ticker_create(a->loop, start_some, t);
+    ticker_set(t->starter, 0, 1);
     return t;
 }
 
@@ -391,6 +408,7 @@ void team_destroy(struct team *t)
         stream_close(&t->rank[i].out[0]);
         stream_close(&t->rank[i].out[1]);
     }
+    ticker_destroy(t->starter);
     links_destroy(t->links);
     spawn_clear(&t->spawn);
     free(t->rank);

@@ -17,11 +17,11 @@
 #define PING_LIMIT_MS 10000
 #define GRACE_MS 3000
 #define KILL_LIMIT_MS 5000 /* a process that KILL does not end in this time is the kernel's */
+enum { LADDER_NONE, LADDER_TERM, LADDER_KILL };
+
 #define KILL_EVERY_MS 20
 #define DRAIN_MS 10000 /* for output that waits for credit at the end */
 #define FLUSH_MS 2000  /* for the last frames */
-
-enum { LADDER_NONE, LADDER_TERM, LADDER_KILL };
 
 static void agent_end(struct agent *a, const char *why);
 static void ladder_done(struct agent *a);
@@ -114,6 +114,8 @@ static void ladder_start(struct agent *a, int64_t grace_ms)
 {
     int64_t until = clock_ms() + grace_ms;
 
+    for (struct team *t = a->team; t; t = t->next)
+        t->failed = 1; /* who has not started yet does not */
     if (a->ladder.step == LADDER_KILL)
         return;
     if (grace_ms <= 0) {
