@@ -67,6 +67,8 @@ int ds_main(int argc, char **argv)
     argv++;
     if (!strcmp(argv[0], "check"))
         return train_check_main(argc, argv);
+    if (!strcmp(argv[0], "lr"))
+        return train_lr_main(argc, argv);
     if (!strcmp(argv[0], "sample"))
         return sample_main(argc, argv);
     if (!strcmp(argv[0], "ckpt"))
@@ -79,6 +81,6 @@ int ds_main(int argc, char **argv)
         puts(build_id());
         return 0;
     }
-    log_error("unknown word '%s': it is one of check, sample, ckpt, data, info", argv[0]);
+    log_error("unknown word '%s': it is one of check, lr, sample, ckpt, data, info", argv[0]);
     return 2;
 }

@@ -11,6 +11,7 @@ int ds_register(const struct ds_layer_ops *ops);
 /* The main program of a rank: ds-rank is this with the built-in layers. Returns the exit status.
  *   (no argument)      train, as a rank of an agent (DS_AGENT_FD)
  *   check FILE [--world N]      read the job, open the data, print the start table, start nothing
+ *   lr FILE [-n STEPS]          print the learning rate of every step
  *   sample CKPT ...    write text from a checkpoint
  *   ckpt inspect|verify DIR     read a checkpoint
  *   data ...           make token files

@@ -75,6 +75,8 @@ void train_destroy(struct train *);
 int train_main(void);
 /* ds-rank check FILE [--world N]. */
 int train_check_main(int argc, char **argv);
+/* ds-rank lr FILE [-n STEPS]. */
+int train_lr_main(int argc, char **argv);
 
 /* Compute threads of this rank: [run] threads, else OMP_NUM_THREADS, else the cores it may use divided by
  * the ranks of its agent. Sets up this thread's team. */

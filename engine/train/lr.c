@@ -1,0 +1,51 @@
+/* ds-rank lr: the learning rate of every step as two columns, to look at before a long run. */
+#include "engine/train/train.h"
+
+#include "engine/base/log.h"
+#include "engine/base/parse.h"
+#include "engine/optim/schedule.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static int print_rates(const char *path, int64_t steps, struct err *err)
+{
+    struct settings_rows rows = {0};
+    struct settings s;
+    struct settings *tables[1] = {&s};
+    struct job job;
+    int rc;
+
+    settings_init(&s, job_table, job_table_n, &job);
+    rc = job_read(&rows, path, err);
+    if (!rc)
+        rc = settings_apply(tables, 1, &rows, "model.", NULL, err);
+    if (!rc && !steps)
+        steps = job.max_steps > 0 ? job.max_steps : job.total_num_steps;
+    if (!rc && !steps)
+        rc = err_set(err, ERR_INPUT,
+                     "%s says neither run.steps nor scheduler.params.total_num_steps: give -n N", path);
+    for (int64_t i = 0; !rc && i < steps; i++)
+        printf("%lld\t%.9g\n", (long long)i + 1,
+               schedule_lr(&job, (double)i, (double)(job.max_steps > 0 ? job.max_steps : steps)));
+    settings_clear(&s);
+    settings_rows_clear(&rows);
+    return rc;
+}
+
+int train_lr_main(int argc, char **argv)
+{
+    struct err err = ERR_INIT;
+    int64_t steps = 0;
+
+    if ((argc != 2 && argc != 4) ||
+        (argc == 4 && (strcmp(argv[2], "-n") || parse_i64(argv[3], 1, INT64_MAX, &steps) < 0))) {
+        log_error("usage: ds-launch lr JOB [-n STEPS]");
+        return 2;
+    }
+    if (print_rates(argv[1], steps, &err) < 0) {
+        log_error("%s", err.text);
+        return err_exit_code(&err);
+    }
+    return 0;
+}

@@ -1,0 +1,67 @@
+#!/bin/bash
+# The words that run ds-rank: lr, check, sample, ckpt, data; a tiny model trained on two pretended nodes.
+. "$top_srcdir/tests/cli/taplib.sh"
+cd "$here" || exit 99
+
+for _ in $(seq 600); do printf 'the king said unto the people of the land, '; done >text
+cat >job.ini <<'END'
+train_micro_batch_size_per_gpu = 2
+[optimizer.params]
+lr = 2
+[scheduler]
+type = WarmupDecayLR
+[scheduler.params]
+warmup_type = linear
+warmup_num_steps = 2
+[model]
+form = llama
+n_layer = 1
+n_head = 2
+n_embd = 16
+[data]
+train = text
+seq_len = 16
+[run]
+steps = 6
+END
+
+# min + (max - min) i/N, then (T - i)/(T - N): worked by hand for T = 6, N = 2, lr 2
+is "lr prints the schedule" "$("$launch" lr job.ini | tr '\t\n' '  ')" \
+    "1 0 2 1 3 2 4 1.5 5 1 6 0.5 "
+is "-n gives the number of steps" "$("$launch" lr job.ini -n 2 | wc -l)" 2
+is "check prints the start table" "$("$launch" --dry-run --hosts local:2x1 job.ini >out 2>&1; echo $?)" 0
+
+sed -i 's/^lr = 2/lr = 0.01/' job.ini
+ok "a tiny model trains" "$launch" --hosts local:2x1 --run-dir run job.ini
+ok "its checkpoint is whole" "$launch" ckpt verify run
+a=$("$launch" sample run --prompt "the king" --tokens 40 --seed 7)
+b=$("$launch" sample run --prompt "the king" --tokens 40 --seed 7)
+c=$("$launch" sample run --prompt "the king" --tokens 40 --seed 8)
+is "a sample is a function of the seed" "$a" "$b"
+is "another seed writes something else" "$([ "$a" != "$c" ] && echo other)" other
+like "the sample begins with the prompt" "$a" "the king"
+g=$("$launch" sample run --prompt "the king" --tokens 60 --temperature 0 | tail -c 20)
+k=$("$launch" sample run --prompt "the king" --tokens 60 --top-k 1 --seed 5 | tail -c 20)
+is "top-k 1 is temperature 0" "$g" "$k"
+
+refused() { # NAME PATTERN COMMAND...
+    local name=$1 pattern=$2 said
+    shift 2
+    if said=$("$@" 2>&1); then fail "$name" "it returned 0: $said"; else like "$name" "$said" "$pattern"; fi
+}
+refused "a checkpoint that is not there" "nowhere" "$launch" sample nowhere
+refused "an empty prompt" "--prompt" "$launch" sample run --prompt ""
+refused "a prompt without its value" "--prompt" "$launch" sample run --prompt
+printf 'X' | dd of=run/ckpt/step-6/rank-0.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
+refused "a changed byte is found" "rank-0.safetensors" "$launch" ckpt verify run
+truncate -s 100 run/ckpt/step-6/rank-1.safetensors
+refused "a file cut short is found" "rank-1.safetensors" "$launch" sample run
+: >empty
+refused "an empty text" "empty" "$launch" --hosts local:1 --run-dir r2 --set data.train=empty job.ini
+refused "a text that is not there" "nowhere.txt" "$launch" --hosts local:1 --run-dir r2 --set data.train=nowhere.txt job.ini
+refused "a text shorter than a sample" "seq_len" "$launch" --hosts local:1 --run-dir r2 --set data.seq_len=30000 job.ini
+refused "heads that do not divide" "n_head" "$launch" --hosts local:1 --run-dir r2 --set model.n_head=3 job.ini
+refused "a batch that does not hold" "train_batch_size" "$launch" --hosts local:2x1 --run-dir r2 --set train_batch_size=7 job.ini
+refused "a run without an end" "run.steps" "$launch" --hosts local:1 --run-dir r2 --set run.steps=0 job.ini
+is "none of them left a run folder" "$([ -e r2 ] && echo there)" ""
+finish
