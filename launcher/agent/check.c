@@ -228,7 +228,7 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
         err_set(&err, ERR_JOB_INTERNAL, "%s: a check is running already", c->spawn.host);
     else if (!*c->program)
         err_set(&err, ERR_INPUT_FILE,
-                "%s: ds-rank was not found beside ds-agent nor in " BINDIR "; install the "
+                "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR "; install the "
                 "package there or name the program",
                 c->spawn.host);
     else

@@ -305,7 +305,7 @@ static int rank_start(struct rank *r, struct err *err)
 
     if (rc == 0 && !*p.argv[0])
         rc = err_set(err, ERR_INPUT_FILE,
-                     "%s: ds-rank was not found beside ds-agent nor in " BINDIR
+                     "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR
                      "; install the package there or name the program",
                      t->spawn.host);
     if (rc == 0 && (r->pid = child_fork()) == 0)
