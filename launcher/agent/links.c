@@ -45,6 +45,8 @@ struct links {
     struct team *team;
     struct end *end;
     struct store store;
+    int failed;    /* a rank is gone: one that starts after it must not wait for it */
+    uint32_t stop; /* the last STOP, for one that starts after it */
 };
 
 static void packet_clear(struct packet *p)
@@ -495,25 +497,6 @@ static int end_memory(struct end *e)
     return e->page ? 0 : -1;
 }
 
-int links_open(struct links *k, int index, struct err *err)
-{
-    struct end *e = &k->end[index];
-    int fd[2];
-
-    if (end_memory(e))
-        return err_set(err, ERR_NODE, "%s: the page of a rank: %m", k->team->spawn.host);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd))
-        return err_set(err, ERR_NODE, "%s: the socket of a rank: %m", k->team->spawn.host);
-    e->fd = lift_fd(fd[0]);
-    e->watch = watch_create(k->team->agent->loop, e->fd, on_end, e, err);
-    if (!e->watch) {
-        close(fd[1]);
-        return -1;
-    }
-    watch_set(e->watch, LOOP_READ);
-    return fd[1];
-}
-
 /* Ends every wait of this rank, whatever it sleeps on. */
 static void end_abort(struct end *e)
 {
@@ -528,10 +511,33 @@ static void end_abort(struct end *e)
     (void)n; /* full: it is readable already */
 }
 
+int links_open(struct links *k, int index, struct err *err)
+{
+    struct end *e = &k->end[index];
+    int fd[2];
+
+    if (end_memory(e))
+        return err_set(err, ERR_NODE, "%s: the page of a rank: %m", k->team->spawn.host);
+    e->page->stop = k->stop;
+    if (k->failed)
+        end_abort(e);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, fd))
+        return err_set(err, ERR_NODE, "%s: the socket of a rank: %m", k->team->spawn.host);
+    e->fd = lift_fd(fd[0]);
+    e->watch = watch_create(k->team->agent->loop, e->fd, on_end, e, err);
+    if (!e->watch) {
+        close(fd[1]);
+        return -1;
+    }
+    watch_set(e->watch, LOOP_READ);
+    return fd[1];
+}
+
 void links_rank_gone(struct links *k, int index, int failed)
 {
     end_read(&k->end[index], 4096); /* what it said last */
     end_close(&k->end[index]);
+    k->failed |= failed != 0;
     for (int i = 0; failed && i < k->team->n; i++)
         if (i != index)
             end_abort(&k->end[i]);
@@ -539,6 +545,7 @@ void links_rank_gone(struct links *k, int index, int failed)
 
 void links_stop(struct links *k, uint32_t why)
 {
+    k->stop = why;
     for (int i = 0; i < k->team->n; i++)
         if (k->end[i].page)
             __atomic_store_n(&k->end[i].page->stop, why, __ATOMIC_RELEASE);

@@ -303,6 +303,53 @@ static void five_hundred_children(void **state)
     driver_finish(&d);
 }
 
+static int one_started(const struct driver *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < DRIVER_RANKS; i++)
+        n += d->rank[i].started;
+    return n > 0;
+}
+
+static int thousand_exits(const struct driver *d)
+{
+    int n = 0;
+
+    for (int i = 0; i < DRIVER_RANKS; i++)
+        n += d->rank[i].exits;
+    return n == 1000;
+}
+
+/* The agent hears what is said to it while it starts ranks: told to kill at the first one, it never
+ * comes to the last one, and yet accounts for all. */
+static void heard_while_starting(void **state)
+{
+    char *argv[] = {"/bin/sleep", "1000", NULL};
+    static struct spawn_rank rank[1000];
+    static int node_of[1000];
+    struct driver d;
+    struct spawn s;
+    int started = 0;
+
+    driver_begin(&d);
+    s = driver_table(&d, 1, argv);
+    for (int i = 0; i < 1000; i++)
+        rank[i] = (struct spawn_rank){i, i, -1, ""};
+    s.rank = rank;
+    s.node_of = node_of;
+    s.world = s.nranks = 1000;
+    driver_spawn(&d, &s);
+    assert_int_equal(driver_until(&d, one_started, LONG_MS), 1);
+    driver_u64(&d, MSG_KILL, 0);
+    assert_int_equal(driver_until(&d, thousand_exits, LONG_MS), 1);
+    for (int i = 0; i < DRIVER_RANKS; i++)
+        started += d.rank[i].started;
+    assert_in_range(started, 1, 999);
+    assert_int_equal(driver_gone(&d, LONG_MS), 1);
+    driver_finish(&d);
+}
+
 static void standard_input(void **state)
 {
     static char block[40000];
@@ -382,6 +429,7 @@ int main(void)
         cmocka_unit_test(missed_pings),
         cmocka_unit_test(term_grace_kill),
         cmocka_unit_test(five_hundred_children),
+        cmocka_unit_test(heard_while_starting),
         cmocka_unit_test(standard_input),
         cmocka_unit_test(signals_and_epochs),
         cmocka_unit_test(foreign_bytes),
