@@ -1,4 +1,4 @@
-# launcher: event loop (libuv, its static archive for the agent), SSH (libssh), topology (hwloc).
+# launcher: event loop (libuv, its static archive for the agent), SSH (libssh).
 DS_NEED_PKG([UV], [libuv], [libuv1-dev])
 DS_NEED_PKG([UV_STATIC], [libuv-static], [libuv1-dev])
 DS_NEED_PKG([LIBSSH], [libssh >= 0.10], [libssh-dev])

@@ -35,6 +35,10 @@ char *program_find(const char *name, const char *variable, struct err *err)
     }
     self = self_folder();
     path = xasprintf("%s/%s", self, name);
+    if (access(path, X_OK)) { /* an installed tree that was moved as a whole */
+        free(path);
+        path = xasprintf("%s/../libexec/ds-launch/%s", self, name);
+    }
     if (access(path, X_OK)) {
         free(path);
         path = xasprintf("%s/%s", PKGLIBEXECDIR, name);
