@@ -23,7 +23,7 @@ check() { # check NAME REGEX: no line may match
 }
 
 echo "1..4"
-check "no path of a workstation" '(^|[^A-Za-z0-9_.$/-])(/work/|/tmp/w/|/tmp/hub|/root/[A-Za-z])'
+check "no path of a workstation" '(^|[^A-Za-z0-9_.$/-])(/root/[A-Za-z]|/home/[a-z]+/)'
 check "no mark of unfinished work" '\b(TODO|FIXME|XXX|HACK|NotImplemented)\b|not (yet )?implemented'
 check "no conflict marker" '^(<<<<<<<|>>>>>>>|=======$)'
 check "no blank at the end of a line" '[ 	]$'
