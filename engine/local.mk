@@ -1,5 +1,5 @@
 # engine: libdsengine.a and ds-rank. Each folder below has its own local.mk.
-lib_LIBRARIES += libdsengine.a
+noinst_LIBRARIES += libdsengine.a
 libdsengine_a_CFLAGS = $(AM_CFLAGS) $(OPENMP_CFLAGS)
 libdsengine_a_SOURCES =
 include engine/device/local.mk

@@ -92,11 +92,3 @@ void ids_clear(struct ids *ids)
     free(ids->id);
     *ids = (struct ids){0};
 }
-
-int ids_has(const struct ids *ids, int id)
-{
-    for (int i = 0; i < ids->n; i++)
-        if (ids->id[i] == id)
-            return 1;
-    return 0;
-}

@@ -21,20 +21,23 @@ static void measure(struct progress *p, int64_t now_ms)
 
 int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms)
 {
-    double v;
+    double v, step;
 
     if (!jsonget_valid(json, n))
         return -1;
     if (!jsonget_number(json, n, "valid_loss", &v)) {
         p->valid_loss = v;
         p->have_valid = 1;
+        if (jsonget_number(json, n, "loss", &v))
+            return 0; /* an evaluation */
     }
-    if (jsonget_number(json, n, "loss", &v))
+    if (jsonget_number(json, n, "step", &step))
         return 0;
-    p->loss = v;
-    if (!p->steps++)
-        p->first_loss = v;
-    jsonget_number(json, n, "step", &p->step);
+    p->loss = jsonget_number(json, n, "loss", &v) ? NAN : v;
+    if (!p->steps++ || isnan(p->first_loss))
+        p->first_loss = p->loss;
+    jsonget_number(json, n, "skipped_steps", &p->skipped);
+    p->step = step;
     jsonget_number(json, n, "tokens", &p->tokens);
     jsonget_number(json, n, "max_steps", &p->max_steps);
     jsonget_number(json, n, "tokens_per_s", &p->tokens_per_s);
@@ -94,6 +97,8 @@ void progress_line(const struct progress *p, int nodes, int width, struct buf *o
     if (p->max_steps > 0)
         buf_addf(out, "/%.0f", p->max_steps);
     buf_addf(out, "  loss %.4f", p->loss);
+    if (p->skipped > 0)
+        buf_addf(out, "  %.0f skipped", p->skipped);
     if (p->have_valid)
         buf_addf(out, "  valid %.4f", p->valid_loss);
     buf_adds(out, "  ");

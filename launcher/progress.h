@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 struct progress {
-    double step, max_steps, tokens, loss, first_loss, tokens_per_s, valid_loss, step_ms;
+    double step, max_steps, tokens, tokens_per_s, step_ms;
+    double loss, first_loss, valid_loss; /* NaN where a step's was not finite; first: the first that was */
+    double skipped;                      /* steps left out because of that */
     double tokens_first; /* tokens done before the first step seen: what a resumed run began with */
     int64_t first_ms, last_ms; /* when the first and the newest step came */
     double first_step;

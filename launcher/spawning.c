@@ -130,7 +130,7 @@ void front_send_spawn(struct front *f, enum msg_type type)
         node_of[r] = f->place.rank[r].node;
     if (f->task->engine) {
         settings_rows_add(&f->task->rows, "run.dir", f->run_dir, "the run folder");
-        settings_rows_print(&f->task->rows, &job);
+        settings_rows_ship(&f->task->rows, &job);
     }
     for (m = 0; m < f->place.nodes; m++)
         send_one(f, m, type, &job, node_of);

@@ -212,7 +212,18 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
     } else {
         rc = hosts_source(hosts, "local", err);
     }
-    return rc ? rc : hosts_filter(hosts, &filter, err);
+    if (!rc && hosts_filter(hosts, &filter, err)) {
+        const char *path = filter.include && filter.include == j->include   ? "launch.include"
+                           : filter.exclude && filter.exclude == j->exclude ? "launch.exclude"
+                                                                            : NULL;
+
+        for (int i = 0; path && i < t->rows.n; i++)
+            if (!strcmp(t->rows.row[i].path, path))
+                err_prefix(err, strstr(t->rows.row[i].where, path) ? "%s" : "%s: %s",
+                           t->rows.row[i].where, path);
+        return -1;
+    }
+    return rc;
 }
 
 static int is_here(const char *name)

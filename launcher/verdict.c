@@ -148,6 +148,8 @@ static void print_summary(const struct front *f)
     buf_addf(&b, "%.0f steps, loss %.4f -> %.4f", p->step, p->first_loss, p->loss);
     if (p->have_valid)
         buf_addf(&b, ", validation loss %.4f", p->valid_loss);
+    if (p->skipped > 0)
+        buf_addf(&b, ", %.0f steps skipped (not finite)", p->skipped);
     buf_adds(&b, ", ");
     progress_count(progress_rate(p), &b);
     buf_adds(&b, " tokens/s, ");

@@ -39,6 +39,8 @@ static char *if_readable(char *path)
 /* The preset's file, owned; NULL when there is none. */
 static char *find_preset(const char *preset, const char *job_path)
 {
+    /* a build in the source tree, one in a folder of it, an installed tree, from bin or from libexec */
+    static const char *const beside[] = {"", "../", "../share/ds-launch/", "../../share/ds-launch/"};
     const char *templates = getenv("DS_TEMPLATES");
     char *folder, *found = NULL;
 
@@ -50,12 +52,11 @@ static char *find_preset(const char *preset, const char *job_path)
     }
     if (templates)
         return if_readable(xasprintf("%s/models/%s.ini", templates, preset));
-    found = if_readable(xasprintf("%s/templates/models/%s.ini", PKGDATADIR, preset));
     folder = program_folder();
+    for (size_t i = 0; !found && i < sizeof beside / sizeof *beside; i++)
+        found = if_readable(xasprintf("%s%stemplates/models/%s.ini", folder, beside[i], preset));
     if (!found)
-        found = if_readable(xasprintf("%stemplates/models/%s.ini", folder, preset));
-    if (!found) /* a build folder inside the source tree */
-        found = if_readable(xasprintf("%s../templates/models/%s.ini", folder, preset));
+        found = if_readable(xasprintf("%s/templates/models/%s.ini", PKGDATADIR, preset));
     free(folder);
     return found;
 }

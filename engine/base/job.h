@@ -61,7 +61,7 @@ extern const struct setting job_table[];
 extern const int job_table_n;
 
 /* Reads a job file, puts the rows of [model] preset (found as a path, or NAME.ini in the templates/models
- * folder: DS_TEMPLATES, else the installed one, else beside the program in a build tree) before its own,
+ * folder: DS_TEMPLATES, else that of the build or installed tree that the program lies in, else the installed one) before its own,
  * so that the file's own keys win. */
 int job_read(struct settings_rows *rows, const char *path, struct err *err);
 

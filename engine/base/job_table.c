@@ -141,7 +141,8 @@ const struct setting job_table[] = {
     {"run.comm_timeout", SETTING_MS, F(comm_timeout_ms), "10m", "1000..", "", 0,
      "longest wait for another rank before the run ends"},
     /* [launch] */
-    {"launch.hostfile", SETTING_STR, F(hostfile), NULL, NULL, "", 0, "hosts and slots"},
+    {"launch.hostfile", SETTING_STR, F(hostfile), NULL, NULL, "", 0,
+     "hosts and slots; a path from the working folder"},
     {"launch.include", SETTING_STR, F(include), NULL, NULL, "", 0, "only these hosts and slots"},
     {"launch.exclude", SETTING_STR, F(exclude), NULL, NULL, "", 0, "without these hosts and slots"},
     {"launch.launcher", SETTING_STR, F(launcher), NULL, NULL, "", 0,
@@ -156,7 +157,7 @@ const struct setting job_table[] = {
      "ranks on every node; 0: its slots"},
     {"launch.master_port", SETTING_INT, F(master_port), "0", "0..65535", "", 0,
      "MASTER_PORT; 0: one that is free"},
-    {"launch.grace", SETTING_MS, F(grace_ms), "10s", "0..", "", 0,
+    {"launch.grace", SETTING_MS, F(grace_ms), "30s", "0..", "", 0,
      "from TERM to KILL at the end of a job"},
     {"launch.connect_timeout", SETTING_MS, F(connect_timeout_ms), "30s", "100..", "", 0,
      "longest time for a node to answer"},

@@ -75,11 +75,6 @@ double jv_number(const struct jv *v)
     return json_number_value(in(v));
 }
 
-int jv_bool(const struct jv *v)
-{
-    return json_is_true(in(v));
-}
-
 const char *jv_text(const struct jv *v)
 {
     return json_string_value(in(v));

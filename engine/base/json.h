@@ -25,7 +25,6 @@ const char *jv_next(const struct jv *object, void **at, const struct jv **value)
 
 int64_t jv_int(const struct jv *v);      /* 0 when it is no integer */
 double jv_number(const struct jv *v);    /* of an integer or real, else 0 */
-int jv_bool(const struct jv *v);         /* 1: true */
 const char *jv_text(const struct jv *v); /* NULL when it is no text */
 char *jv_print(const struct jv *v);      /* as compact JSON, owned by the caller */
 

@@ -90,8 +90,11 @@ int settings_read_file(struct settings_rows *rows, const char *path, struct err 
 void settings_rows_add(struct settings_rows *rows, const char *path, const char *value,
                        const char *where); /* copies; replaces an earlier row of this path */
 void settings_rows_clear(struct settings_rows *rows);
-/* Prints rows as INI text that settings_read gives back as the same rows. */
+/* Prints rows as INI text that settings_read gives back as the same rows. settings_rows_ship also puts a line
+ * ";@ WHERE" in front of each, which settings_read takes for the place of the setting below it: what a rank
+ * complains about is then named by the user's own file and line. */
 void settings_rows_print(const struct settings_rows *rows, struct buf *out);
+void settings_rows_ship(const struct settings_rows *rows, struct buf *out);
 
 /* Applies rows to n bound tables: each row must be known to at least one. Errors (unknown key with
  * the nearest name, bad value, REFUSED) are collected, one line each, up to the bound of err.

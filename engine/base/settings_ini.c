@@ -20,6 +20,7 @@ struct ini {
     int line;
     int skip;         /* the section header was bad: its keys are not looked at */
     struct buf value; /* of this line, when it is too long for inih's buffer */
+    char *origin;     /* from a line ";@ WHERE": the place of the next setting; or NULL */
     int long_value;
 };
 
@@ -159,6 +160,10 @@ static char *next_line(char *out, int size, void *stream)
         line[--n] = 0;
     if (guard(i, line) < 0)
         n = 0;
+    if (n > 3 && !strncmp(line, ";@ ", 3)) {
+        free(i->origin);
+        i->origin = xstrdup(line + 3);
+    }
     if (n > 0 && strchr(";#", *skip_blanks(line)))
         n = 0;
     if (n + 2 > (size_t)size) {
@@ -193,7 +198,8 @@ static int on_value(void *user, const char *section, const char *name, const cha
     if (i->skip)
         return 1;
     path = *section ? xasprintf("%s.%s", section, name) : xstrdup(name);
-    where = xasprintf("%s:%d", i->name, i->line);
+    where = i->origin ? i->origin : xasprintf("%s:%d", i->name, i->line);
+    i->origin = NULL;
     earlier = rows_find(i->rows, path);
     if (earlier)
         errors_add(i->errors, "%s: %s is set twice; first at %s", where, path, earlier->where);
@@ -214,4 +220,5 @@ void ini_read(struct settings_rows *rows, const char *name, const char *text, si
     if (bad && errors->n == before)
         errors_add(errors, "%s:%d: not understood", name, bad > 0 ? bad : 1);
     buf_clear(&i.value);
+    free(i.origin);
 }

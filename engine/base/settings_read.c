@@ -55,14 +55,21 @@ static size_t section_length(const char *path)
 }
 
 /* Rows of the top level come first: INI has no way back to it from a section. */
-void settings_rows_print(const struct settings_rows *rows, struct buf *out)
+static void print_row(const struct settings_row *r, const char *key, int with_where, struct buf *out)
+{
+    if (with_where && !strpbrk(r->where, "\r\n"))
+        buf_addf(out, ";@ %s\n", r->where);
+    buf_addf(out, "%s = %s\n", key, r->value);
+}
+
+static void print_rows(const struct settings_rows *rows, int with_where, struct buf *out)
 {
     const char *section = NULL;
     size_t len = 0;
 
     for (int i = 0; i < rows->n; i++)
         if (!section_length(rows->row[i].path))
-            buf_addf(out, "%s = %s\n", rows->row[i].path, rows->row[i].value);
+            print_row(&rows->row[i], rows->row[i].path, with_where, out);
     for (int i = 0; i < rows->n; i++) {
         const struct settings_row *r = &rows->row[i];
         size_t n = section_length(r->path);
@@ -73,8 +80,18 @@ void settings_rows_print(const struct settings_rows *rows, struct buf *out)
             buf_addf(out, "[%.*s]\n", (int)n, r->path);
         section = r->path;
         len = n;
-        buf_addf(out, "%s = %s\n", r->path + n + 1, r->value);
+        print_row(r, r->path + n + 1, with_where, out);
     }
+}
+
+void settings_rows_print(const struct settings_rows *rows, struct buf *out)
+{
+    print_rows(rows, 0, out);
+}
+
+void settings_rows_ship(const struct settings_rows *rows, struct buf *out)
+{
+    print_rows(rows, 1, out);
 }
 
 int path_is_valid(const char *path)

@@ -78,6 +78,9 @@ static void inspect(const struct ckpt *c)
     printf("%d tensors, %" PRIu64 " parameters\n", n, params);
 }
 
+static const char usage[] = "usage: ds-launch ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a "
+                            ".safetensors file)";
+
 int ckpt_main(int argc, char **argv)
 {
     struct ckpt *c;
@@ -86,9 +89,16 @@ int ckpt_main(int argc, char **argv)
     uint64_t bytes;
     int rc, verify;
 
-    if (argc != 3 || (strcmp(argv[1], "inspect") != 0 && strcmp(argv[1], "verify") != 0)) {
-        log_error("usage: ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a "
-                  ".safetensors file)");
+    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        puts(usage);
+        return 0;
+    }
+    if (argc > 1 && strcmp(argv[1], "inspect") != 0 && strcmp(argv[1], "verify") != 0) {
+        log_error("ckpt %s: there is no such word; %s", argv[1], usage);
+        return 2;
+    }
+    if (argc != 3) {
+        log_error("%s", usage);
         return 2;
     }
     verify = strcmp(argv[1], "verify") == 0;

@@ -14,6 +14,7 @@
 #include "engine/data/file.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <glob.h>
 #include <stdlib.h>
 #include <string.h>
@@ -92,7 +93,8 @@ static int add_entry(struct stream *s, const char *entry, const char *key, enum 
     if (!strpbrk(entry, "*?[") || access(entry, F_OK) == 0)
         return add_file(s, entry, kind, err);
     rc = glob(entry, GLOB_NOSORT | GLOB_ERR, NULL, &g);
-    if (rc == GLOB_NOMATCH || (rc == 0 && g.gl_pathc == 0))
+    if (rc == GLOB_NOMATCH || (rc == 0 && g.gl_pathc == 0) ||
+        (rc == GLOB_ABORTED && (errno == ENOENT || errno == ENOTDIR)))
         rc = err_set(err, ERR_INPUT_FILE,
                      "[data] %s: no file matches %s; check the pattern and the "
                      "working folder",

@@ -14,14 +14,12 @@ struct ds_tensor {
 int64_t tensor_numel(const struct ds_tensor *t);
 size_t tensor_bytes(const struct ds_tensor *t);
 
-/* An arena: one block that gives every tensor of a step the same address each step. Marks nest. With a
- * NULL base it only measures (peak). */
+/* An arena: one block that gives every tensor of a step the same address each step. With a NULL
+ * base it only measures (peak). */
 struct arena {
     char *base;
     size_t size, used, peak;
 };
 void *arena_take(struct arena *a, size_t bytes); /* 64-byte aligned; NULL when it does not fit */
-static inline size_t arena_mark(const struct arena *a) { return a->used; }
-static inline void arena_release(struct arena *a, size_t mark) { a->used = mark; }
 
 #endif

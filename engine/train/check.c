@@ -33,6 +33,15 @@ static int print_table(struct setup *s, struct err *err)
     return rc;
 }
 
+static int check_ckpt(const char *path, struct err *err)
+{
+    struct ckpt *c = NULL;
+    int rc = ckpt_open(&c, path, err);
+
+    ckpt_close(c);
+    return rc;
+}
+
 static int check(const char *path, int world, struct err *err)
 {
     struct settings_rows rows = {0};
@@ -42,6 +51,10 @@ static int check(const char *path, int world, struct err *err)
 
     if (!rc)
         rc = setup_create(&s, &rows, world, 1, &warn, err);
+    if (!rc && s->job.resume && strcmp(s->job.resume, "auto"))
+        rc = check_ckpt(s->job.resume, err);
+    if (!rc && s->job.init_from)
+        rc = check_ckpt(s->job.init_from, err);
     if (!rc)
         rc = print_table(s, err);
     if (warn.len)

@@ -62,7 +62,8 @@ void train_report_step(struct train *t)
     add_number(&b, "loss", t->loss);
     add_number(&b, "grad_norm", t->grad_norm);
     add_number(&b, "lr", t->scalars.lr);
-    buf_addf(&b, "\"loss_scale\":1,\"skipped\":%s,", t->scalars.skip ? "true" : "false");
+    buf_addf(&b, "\"loss_scale\":1,\"skipped\":%s,\"skipped_steps\":%lld,",
+             t->scalars.skip ? "true" : "false", (long long)t->skipped);
     add_number(&b, "step_ms", s * 1e3);
     add_number(&b, "tokens_per_s", s > 0 ? tokens / s : 0);
     buf_addf(&b, "\"max_steps\":%lld,", (long long)t->setup->total_steps);
@@ -79,6 +80,10 @@ void train_report_eval(struct train *t)
 
     if (!speaks(t))
         return;
+    if (!isfinite(t->valid_loss)) {
+        train_report_text(t, "step %lld: the validation loss is not finite", (long long)t->step);
+        return;
+    }
     buf_addf(&b, "{\"step\":%lld,", (long long)t->step);
     add_number(&b, "valid_loss", t->valid_loss);
     b.data[b.len - 1] = '}';

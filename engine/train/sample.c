@@ -30,7 +30,7 @@ struct sampler {
 };
 
 static const char usage[] =
-    "usage: ds-rank sample CKPT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--seed S]";
+    "usage: ds-launch sample CKPT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--seed S]";
 
 static int parse_args(struct sampler *s, int argc, char **argv, struct err *err)
 {
@@ -239,7 +239,13 @@ int sample_main(int argc, char **argv)
 {
     struct sampler s;
     struct err err = ERR_INIT;
-    int rc = parse_args(&s, argc, argv, &err);
+    int rc;
+
+    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
+        puts(usage);
+        return 0;
+    }
+    rc = parse_args(&s, argc, argv, &err);
 
     if (!rc && !s.prompt[0])
         rc = err_set(&err, ERR_INPUT, "--prompt is empty; give at least one character");

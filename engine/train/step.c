@@ -111,9 +111,45 @@ static double multiplier(struct train *t, double valid, double raw_norm)
     return ratio * clip;
 }
 
-static int update(struct train *t, const double sums[3], struct err *err)
+#define MAX_SKIPS 10 /* in a row: then the weights are ruined, and no later step can mend them */
+
+/* A loss or gradient that is not finite: the run ends, or leaves the step out. */
+static int not_finite(struct train *t, const char *what, const char *tensor, struct err *err)
+{
+    int stop = t->setup->job.on_nan == ON_NAN_STOP;
+
+    t->skipped++;
+    t->in_a_row++;
+    if (!stop && t->in_a_row < MAX_SKIPS) {
+        train_report_text(t, "step %lld left out: the %s is not finite%s%s", (long long)t->step + 1,
+                          what, tensor ? ", first in " : "", tensor ? tensor : "");
+        return 0;
+    }
+    return err_set(err, ERR_JOB,
+                   "step %lld: the %s is not finite%s%s%s; lower optimizer.params.lr or start again "
+                   "from an earlier checkpoint%s",
+                   (long long)t->step + 1, what, tensor ? ", first in " : "", tensor ? tensor : "",
+                   stop ? "" : ", as in the nine steps before it",
+                   stop ? " (run.on_nan = skip leaves such steps out)" : "");
+}
+
+static int apply(struct train *t, struct err *err)
 {
     const struct job *job = &t->setup->job;
+
+    t->in_a_row = 0;
+    t->scalars.update = t->update + 1;
+    t->scalars.lr = (float)schedule_lr(job, (double)t->applied / (double)job->train_batch_size,
+                                       (double)t->setup->total_steps);
+    if (zero_update(t->zero, &t->scalars, err) < 0)
+        return -1;
+    t->update++;
+    t->applied += job->train_batch_size;
+    return 0;
+}
+
+static int update(struct train *t, const double sums[3], struct err *err)
+{
     const char *tensor = NULL;
     int bad = 0;
     double norm;
@@ -123,22 +159,9 @@ static int update(struct train *t, const double sums[3], struct err *err)
     t->loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
     t->scalars.grad_scale = (float)multiplier(t, sums[1], norm);
     t->scalars.skip = bad || !isfinite(t->loss) || sums[1] <= 0;
-    if ((bad || !isfinite(t->loss)) && job->on_nan == ON_NAN_STOP)
-        return err_set(err, ERR_JOB,
-                       "step %lld: the %s is not finite%s%s; lower optimizer.params.lr or start again "
-                       "from an earlier checkpoint (run.on_nan = skip leaves such steps out)",
-                       (long long)t->step + 1, bad ? "gradient" : "loss", tensor ? ", first in " : "",
-                       tensor ? tensor : "");
-    if (!t->scalars.skip) {
-        t->scalars.update = t->update + 1;
-        t->scalars.lr = (float)schedule_lr(
-            job, (double)t->applied / (double)job->train_batch_size, (double)t->setup->total_steps);
-        if (zero_update(t->zero, &t->scalars, err) < 0)
-            return -1;
-        t->update++;
-        t->applied += job->train_batch_size;
-    }
-    return 0;
+    if (bad || !isfinite(t->loss))
+        return not_finite(t, bad ? "gradient" : "loss", tensor, err);
+    return t->scalars.skip ? 0 : apply(t, err);
 }
 
 /* This rank's wish to stop; the largest of all ranks is agreed. */

@@ -158,6 +158,9 @@ int train_run(struct train *t, struct err *err)
 
     t->begin_ns = clock_ns();
     train_report_start(t);
+    if (t->setup->total_steps && t->step >= t->setup->total_steps)
+        train_report_text(t, "already at step %lld of %lld: nothing to do; raise run.steps to go on",
+                          (long long)t->step, (long long)t->setup->total_steps);
     while (!is_over(t)) {
         if (train_step(t, err) < 0)
             return -1;

@@ -31,7 +31,6 @@ void chan_raw(struct chan *c, const void *data, size_t n);
 void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n);
 /* Clears body. */
 void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body);
-size_t chan_pending(const struct chan *c);
 /* Reads what is there now; when it last heard anything (clock_ms). */
 int64_t chan_poll(struct chan *c);
 
@@ -158,6 +157,6 @@ void child_reset(pid_t parent);
 /* The text behind "PROGRAM cannot be started": errno of a failed exec, in words. */
 void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at,
                 int error);
-enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM };
+enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM, EXEC_SCRIPT };
 
 #endif

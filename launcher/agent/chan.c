@@ -161,11 +161,6 @@ void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *
     buf_clear(body);
 }
 
-size_t chan_pending(const struct chan *c)
-{
-    return c->queue.len - c->sent;
-}
-
 int64_t chan_poll(struct chan *c)
 {
     chan_read(c);

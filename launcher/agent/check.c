@@ -127,6 +127,15 @@ static int is_program(const char *name, const char *path)
     return 0;
 }
 
+/* The file of `python3 -u FILE.py ...`, as the front end starts one; else NULL. */
+static const char *script(const struct spawn *s)
+{
+    size_t n = s->argc > 2 ? strlen(s->argv[2]) : 0;
+
+    return n > 3 && !strcmp(s->argv[1], "-u") && !strcmp(s->argv[2] + n - 3, ".py") ? s->argv[2]
+                                                                                  : NULL;
+}
+
 static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env,
                       pid_t parent) __attribute__((noreturn));
 static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd, char **env,
@@ -146,6 +155,8 @@ static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd,
     if (!s->engine) {
         if (!is_program(c->program, rankenv_value(env, "PATH")))
             child_fail(fd[FAILED_EXEC], EXEC_PROGRAM);
+        if (script(s) && access(script(s), R_OK))
+            child_fail(fd[FAILED_EXEC], EXEC_SCRIPT);
         _exit(0);
     }
     snprintf(world, sizeof world, "%d", s->world);
@@ -270,7 +281,8 @@ static void judge(struct check *c, int status, struct err *err)
         int why[2];
 
         memcpy(why, failed->data, sizeof why);
-        exec_error(err, host, program, c->spawn.cwd, why[0], why[1]);
+        exec_error(err, host, why[0] == EXEC_SCRIPT ? script(&c->spawn) : program, c->spawn.cwd,
+                   why[0], why[1]);
     } else if (c->late) {
         err_set(err, ERR_NODE,
                 "%s: `%s check` gave no answer in time; look at the file systems of that node",

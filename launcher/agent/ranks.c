@@ -84,6 +84,9 @@ void exec_error(struct err *err, const char *host, const char *program, const ch
                 "%s: the program %s is not there (or the interpreter that its first line "
                 "names): give a path that every node has",
                 host, where);
+    else if (at == EXEC_SCRIPT)
+        err_set(err, ERR_INPUT, "%s: %s can't be read: %s; give a path that every node has", host,
+                where, strerror(error));
     else if (at == EXEC_PROGRAM)
         err_set(err, ERR_INPUT, "%s: the program %s can't be started: %s", host, where,
                 strerror(error));

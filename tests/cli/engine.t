@@ -25,6 +25,8 @@ seq_len = 16
 steps = 6
 END
 
+sed 's/^n_layer/n_layers/' job.ini >wrong.ini
+
 # min + (max - min) i/N, then (T - i)/(T - N): worked by hand for T = 6, N = 2, lr 2
 is "lr prints the schedule" "$("$launch" lr job.ini | tr '\t\n' '  ')" \
     "1 0 2 1 3 2 4 1.5 5 1 6 0.5 "
@@ -43,6 +45,14 @@ like "the sample begins with the prompt" "$a" "the king"
 g=$("$launch" sample run --prompt "the king" --tokens 60 --temperature 0 | tail -c 20)
 k=$("$launch" sample run --prompt "the king" --tokens 60 --top-k 1 --seed 5 | tail -c 20)
 is "top-k 1 is temperature 0" "$g" "$k"
+
+like "sample --help" "$("$launch" sample --help)" "--temperature"
+like "ckpt --help" "$("$launch" ckpt --help)" "inspect|verify"
+like "ckpt inspect lists tensors" "$("$launch" ckpt inspect run)" "block.attn.qkv.q"
+like "a finished run says so" "$("$launch" --hosts local:2x1 --run-dir run --resume auto job.ini 2>&1)" "already at step 6 of 6"
+like "a run of numbers that are none counts its steps" \
+    "$("$launch" --hosts local:1 --run-dir nan --set optimizer.params.lr=1e30 --set scheduler.type=none --set run.on_nan=skip job.ini 2>&1)" \
+    "5 steps skipped (not finite)"
 
 refused() { # NAME PATTERN COMMAND...
     local name=$1 pattern=$2 said
@@ -63,5 +73,12 @@ refused "a text shorter than a sample" "seq_len" "$launch" --hosts local:1 --run
 refused "heads that do not divide" "n_head" "$launch" --hosts local:1 --run-dir r2 --set model.n_head=3 job.ini
 refused "a batch that does not hold" "train_batch_size" "$launch" --hosts local:2x1 --run-dir r2 --set train_batch_size=7 job.ini
 refused "a run without an end" "run.steps" "$launch" --hosts local:1 --run-dir r2 --set run.steps=0 job.ini
+refused "a wrong [model] key has the job file's own line" "wrong.ini:11: unknown setting model.n_layers" \
+    "$launch" --hosts local:2x1 --run-dir r2 wrong.ini
+refused "a data folder that is not there" "no file matches nofolder/*.txt" "$launch" --hosts local:1 --run-dir r2 --set 'data.train=nofolder/*.txt' job.ini
+{ cat job.ini; printf '[launch]\ninclude = elsewhere\n'; } >filter.ini
+refused "a filter of the job file has its line" "filter.ini:20: launch.include" "$launch" --hosts local:1 --run-dir r2 filter.ini
+said=$("$launch" --hosts local:2x1 --run-dir r2 --resume nowhere job.ini 2>&1)
+is "a checkpoint to resume that is not there is told once" "$(printf '%s\n' "$said" | grep -c nowhere)" 1
 is "none of them left a run folder" "$([ -e r2 ] && echo there)" ""
 finish

@@ -116,6 +116,9 @@ like "its last lines" "$(cat err)" "  | last words"
 run --hosts local:1x2 no-such-program-here </dev/null 2>err; rc=$?
 ok "a program that is not there: a status that is not 0" test $rc -ne 0
 like "a program that is not there: its name" "$(cat err)" "no-such-program-here"
+rc=0; "$launch" --hosts local:2x1 "$here/no-such-script.py" >out 2>err || rc=$?
+is "a script that is not there: the status of wrong input" "$rc" 2
+is "a script that is not there is told once, and nothing is started" "$(grep -c no-such-script.py err)" 1
 
 # the first one that failed is blamed, though the others fail at once after it
 run --hosts local:1x3 sh -c 'if test $RANK = 1; then touch died; exit 3; fi; while ! test -e died; do sleep 0.01; done; sleep 0.1; exit 4' </dev/null 2>err; rc=$?

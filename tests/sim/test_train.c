@@ -492,6 +492,131 @@ static void states_take_what_the_formula_says(void **state)
     }
 }
 
+/* What a run says when it cannot start or go on. */
+static struct rank run_alone(const struct settings_rows *rows, int64_t steps, struct result *result)
+{
+    struct boot_world *w = boot_world_create(1, 1);
+    struct rank r = {.boot = boot_world_rank(w, 0), .rows = rows, .steps = steps, .result = result};
+
+    rank_main(&r);
+    boot_world_destroy(w);
+    return r;
+}
+
+/* lr = 1e30 ruins the weights in the first update: the second step's loss is no number any more. */
+static void a_run_that_is_not_finite_ends(void **state)
+{
+    struct settings_rows stop = job_rows("gradient_accumulation_steps", "1", "optimizer.params.lr", "1e30",
+                                         "scheduler.type", "none", NULL);
+    struct settings_rows skip = job_rows("gradient_accumulation_steps", "1", "optimizer.params.lr", "1e30",
+                                         "scheduler.type", "none", "run.on_nan", "skip", NULL);
+    struct result result = {0};
+    struct rank r = run_alone(&stop, 20, NULL);
+
+    assert_int_not_equal(r.rc, 0);
+    assert_int_equal(r.err.code, ERR_JOB);
+    assert_non_null(strstr(r.err.text, "step 2:"));
+    r = run_alone(&skip, 20, &result); /* step 2 and nine more are left out, the tenth ends it */
+    assert_int_not_equal(r.rc, 0);
+    assert_non_null(strstr(r.err.text, "step 11:"));
+    assert_false(isfinite(result.loss[5]));
+    result_clear(&result);
+    settings_rows_clear(&stop);
+    settings_rows_clear(&skip);
+}
+
+static int64_t length_of(const char *path, const char *value)
+{
+    struct settings_rows rows = job_rows("gradient_accumulation_steps", "1", "run.steps", "0", path,
+                                         value, NULL);
+    struct err err = ERR_INIT;
+    struct setup *s;
+    int64_t n;
+
+    if (setup_create(&s, &rows, 1, 1, NULL, &err) < 0)
+        fail_msg("%s", err.text);
+    n = s->total_steps;
+    setup_destroy(s);
+    settings_rows_clear(&rows);
+    return n;
+}
+
+/* 12 samples of 16 tokens a step. */
+static void a_run_ends_by_samples_tokens_or_time(void **state)
+{
+    struct settings_rows rows = job_rows("gradient_accumulation_steps", "1", "run.time", "1ms",
+                                         "run.steps", "100000", NULL);
+    struct boot_world *w = boot_world_create(1, 1);
+    struct err err = ERR_INIT;
+    struct setup *s;
+    struct train *t;
+
+    assert_int_equal(length_of("run.steps", "7"), 7);
+    assert_int_equal(length_of("run.samples", "24"), 2);
+    assert_int_equal(length_of("run.samples", "25"), 3);
+    assert_int_equal(length_of("run.tokens", "960"), 5);
+    if (setup_create(&s, &rows, 1, 1, NULL, &err) < 0 ||
+        train_create(&t, s, boot_world_rank(w, 0), NULL, &err) < 0 || train_run(t, &err) < 0)
+        fail_msg("%s", err.text);
+    assert_int_equal(t->stop, STOP_TIME);
+    assert_true(t->step > 0 && t->step < 100000);
+    train_destroy(t);
+    setup_destroy(s);
+    settings_rows_clear(&rows);
+    boot_world_destroy(w);
+}
+
+/* The first n validation windows, each once, whoever evaluates them: sums over n = 1..5 differ by one window. */
+static void validation_takes_fixed_positions(void **state)
+{
+    static const char *const count[] = {"1", "2", "3", "4", "5"};
+    double valid[5][3];
+
+    for (int n = 0; n < 5; n++)
+        for (int world = 1; world <= 3; world++) {
+            struct settings_rows rows = job_rows("gradient_accumulation_steps", "1", "run.eval_samples",
+                                                 count[n], "model.embd_dropout", "0.5", NULL);
+            struct result r = train(world, 0, &rows);
+
+            valid[n][world - 1] = r.valid;
+            assert_true(fabs(r.valid - valid[n][0]) <= 1e-6 * valid[n][0]);
+            result_clear(&r);
+            settings_rows_clear(&rows);
+        }
+    for (int n = 1; n < 5; n++)
+        assert_true(valid[n][0] != valid[n - 1][0]);
+}
+
+/* Law g: windows with no valid target at all beside full ones, so that ranks count very different numbers. */
+static void uneven_valid_targets_change_nothing(void **state)
+{
+    char *path = xasprintf("%s/uneven.txt", dir);
+    FILE *f = fopen(path, "w");
+    struct result one = {0};
+
+    for (int i = 0; i < 600; i++) /* windows of 16: all document bounds, or a sentence */
+        fputs(i * 7 % 10 < 5 ? "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n" : "the light is good", f);
+    fclose(f);
+    for (int world = 1; world <= 4; world++) {
+        static const char *const micro[] = {"", "12", "2", "4", "1"};
+        struct settings_rows rows = job_rows("train_micro_batch_size_per_gpu", micro[world],
+                                             "data.doc_mask", "true", "data.doc_token", "10", NULL);
+        struct result r;
+
+        settings_rows_add(&rows, "data.train", path, "test");
+        r = train(world, 12, &rows);
+        if (world == 1) {
+            one = r;
+        } else {
+            assert_close(&r, &one, 12, 0);
+            result_clear(&r);
+        }
+        settings_rows_clear(&rows);
+    }
+    result_clear(&one);
+    free(path);
+}
+
 static void another_run_is_refused(void **state)
 {
     char *run = xasprintf("%s/refuse", dir);
@@ -499,14 +624,11 @@ static void another_run_is_refused(void **state)
     struct settings_rows other = job_rows("gradient_accumulation_steps", "1", "run.resume", run,
                                           "optimizer.params.weight_decay", "0.5", NULL);
     struct result a = train(1, 2, &save);
-    struct boot_world *w = boot_world_create(1, 1);
-    struct rank r = {.boot = boot_world_rank(w, 0), .rows = &other, .steps = 3};
+    struct rank r = run_alone(&other, 3, NULL);
 
-    rank_main(&r);
     assert_int_not_equal(r.rc, 0);
     assert_int_equal(r.err.code, ERR_INPUT);
     assert_non_null(strstr(r.err.text, "optimizer.params.weight_decay (0.1 there, 0.5 here)"));
-    boot_world_destroy(w);
     result_clear(&a);
     settings_rows_clear(&save);
     settings_rows_clear(&other);
@@ -546,6 +668,10 @@ int main(void)
         cmocka_unit_test(asynchronous_streams_change_nothing),
         cmocka_unit_test(states_take_what_the_formula_says),
         cmocka_unit_test(another_run_is_refused),
+        cmocka_unit_test(a_run_that_is_not_finite_ends),
+        cmocka_unit_test(a_run_ends_by_samples_tokens_or_time),
+        cmocka_unit_test(validation_takes_fixed_positions),
+        cmocka_unit_test(uneven_valid_targets_change_nothing),
     };
 
     return cmocka_run_group_tests_name("train", tests, make_text, remove_text);

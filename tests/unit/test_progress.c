@@ -53,6 +53,23 @@ static void take(struct progress *p, const char *s, int64_t now, int want)
     assert_int_equal(progress_take(p, s, strlen(s), now), want);
 }
 
+/* A step whose loss is no number is a step: it is shown, and counted where it was left out. */
+static void not_finite(void **state)
+{
+    struct progress p = PROGRESS_INIT;
+    struct buf b = BUF_INIT;
+    (void)state;
+
+    take(&p, "{\"step\":1,\"tokens\":10,\"loss\":5.5,\"max_steps\":2,\"step_ms\":500}", 1000, 1);
+    take(&p, "{\"step\":2,\"tokens\":20,\"loss\":null,\"max_steps\":2,\"step_ms\":500,"
+             "\"skipped\":true,\"skipped_steps\":1}", 2000, 1);
+    take(&p, "{\"step\":2,\"valid_loss\":4.5}", 2000, 0);
+    progress_line(&p, 1, 0, &b);
+    assert_string_equal(buf_str(&b), "step 2/2  loss nan  1 skipped  valid 4.5000  10 tok/s  1 node");
+    assert_true(p.first_loss == 5.5);
+    buf_clear(&b);
+}
+
 static void line(void **state)
 {
     struct progress p = PROGRESS_INIT;
@@ -118,7 +135,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(json), cmocka_unit_test(cut_short),
                                        cmocka_unit_test(line), cmocka_unit_test(due),
-                                       cmocka_unit_test(counts)};
+                                       cmocka_unit_test(counts), cmocka_unit_test(not_finite)};
 
     return cmocka_run_group_tests_name("progress", tests, NULL, NULL);
 }

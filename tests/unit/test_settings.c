@@ -297,6 +297,27 @@ static void print_and_read(void **state)
     buf_clear(&text);
 }
 
+/* What travels to the ranks keeps each setting's place; what is written down does not carry it. */
+static void shipped_rows_keep_their_place(void **state)
+{
+    struct settings_rows rows = {0}, again = {0};
+    struct buf text = BUF_INIT;
+    struct err err;
+
+    settings_rows_add(&rows, "s.b", "1", "job.ini:12");
+    settings_rows_add(&rows, "a", "2", "--set");
+    settings_rows_ship(&rows, &text);
+    assert_string_equal(text.data, ";@ --set\na = 2\n[s]\n;@ job.ini:12\nb = 1\n");
+    buf_adds(&text, "c = 3\n"); /* the place is that of the next setting only */
+    assert_int_equal(settings_read(&again, "g", text.data, text.len, &err), 0);
+    assert_string_equal(again.row[0].where, "--set");
+    assert_string_equal(again.row[1].where, "job.ini:12");
+    assert_string_equal(again.row[2].where, "g:6");
+    settings_rows_clear(&rows);
+    settings_rows_clear(&again);
+    buf_clear(&text);
+}
+
 /* Canonical text reads back, and the hash covers the identity rows alone, however they were
  * written. */
 static void canonical(void **state)
@@ -345,6 +366,7 @@ int main(void)
         cmocka_unit_test(ini_errors),  cmocka_unit_test(json_errors),
         cmocka_unit_test(warnings),    cmocka_unit_test(no_text_files),
         cmocka_unit_test(many_errors), cmocka_unit_test(print_and_read),
+        cmocka_unit_test(shipped_rows_keep_their_place),
         cmocka_unit_test(canonical),   cmocka_unit_test(single_values),
     };
 
