@@ -177,7 +177,8 @@ int train_run(struct train *t, struct err *err)
     if (data_samples(t->setup->data, DATA_VALID) > 0 && evaluated != t->step &&
         t->stop == STOP_NONE && evaluate(t, err) < 0)
         return -1;
-    save(t);
+    if (job->save_every >= 0)
+        save(t);
     look_at_saves(t, 1);
     return t->boot->fence ? t->boot->fence(t->boot, "end", clock_ms() + 600000, err) : 0;
 }

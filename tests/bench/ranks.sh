@@ -31,7 +31,7 @@ train = $tmp/text
 valid_split = 0
 [run]
 steps = $steps
-keep = 1
+save_every = -1
 END
 printf 'ZeRO stage %s\n%-5s %-8s %18s %18s %8s\n' "$stage" type batch '1 rank x 2 [ms]' '2 ranks x 1 [ms]' ratio
 for bf16 in false true; do

@@ -52,6 +52,11 @@ like "from the step where it was" "$(cat out)" "step 6/8"
 run --hosts local:2x1 a.ini --run-dir whole --set run.steps=8 >out 2>err
 is "the loss is that of a run that was not interrupted" "$(loss r/metrics.jsonl)" "$(loss whole/metrics.jsonl)"
 
+run --hosts local:2x1 a.ini --run-dir none --set run.save_every=-1 >out 2>err
+is "save_every = -1: a run that keeps nothing ends well" $? 0
+ok "and leaves no checkpoint" test -f none/metrics.jsonl -a ! -e none/ckpt/latest
+ok "where another run leaves one" test -e r/ckpt/latest
+
 run --hosts local:2x1 a.ini --run-dir bad --set data.train=missing.txt >out 2>err
 is "a check that fails: status" $? 2
 like "a check that fails: why" "$(cat err)" "missing.txt"

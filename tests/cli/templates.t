@@ -1,0 +1,38 @@
+#!/bin/sh
+# Every job file of templates/ trains: its own settings, but for the size of the work, on a text of this test.
+. "$top_srcdir/tests/cli/taplib.sh"
+cd "$here" || exit 99
+awk 'BEGIN { for (i = 0; i < 400; i++) print i ". the quick brown fox jumps over the lazy dog" }' >t.txt
+steps() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([0-9.]*\),.*/\1 \2/p' run/metrics.jsonl; }
+
+# train NAME HOSTS PATH=VALUE...: two steps
+train() {
+    name=$1 hosts=$2
+    shift 2
+    rm -rf run
+    for set; do
+        set -- "$@" --set "$set"
+        shift
+    done
+    timeout 120 "$launch" --hosts "$hosts" --run-dir run "$@" --set data.train="$here/t.txt" --set run.steps=2 \
+        --set run.save_every=-1 "$top_srcdir/templates/$name" >out 2>err </dev/null
+    is "$name trains" "$? $(cat err)" "0 "
+    is "$name: as many steps as it was given" "$(steps | awk '{ printf "%s ", $1 }')" "1 2 "
+}
+near() { # NAME LOSS OF STEP ONE MUST LIE BETWEEN $2 AND $3
+    ok "$1" awk -v x="$(steps | awk 'NR == 1 { print $2 }')" -v a="$2" -v b="$3" 'BEGIN { exit !(x >= a && x <= b) }'
+}
+
+train quickstart.ini local:2x1
+near "quickstart.ini: bytes to begin with, a wide start" 5.545 7
+# An untrained model knows nothing: the loss of a guess over V tokens is ln V.
+train llama-small.ini local:2x1 train_batch_size=4 train_micro_batch_size_per_gpu=2 data.seq_len=64
+near "llama-small.ini: ln 256 to begin with" 5.3 5.8
+train gpt2-124m.ini local train_batch_size=1 train_micro_batch_size_per_gpu=1 data.seq_len=32 \
+    data.valid="$here/t.txt" run.eval_samples=1
+near "gpt2-124m.ini: ln 50257 to begin with" 10.6 11.1
+is "every job file of templates/ is in this test" "$(cd "$top_srcdir/templates" && echo *.ini)" \
+    "gpt2-124m.ini llama-small.ini quickstart.ini"
+"$launch" hosts -H "$top_srcdir/templates/hostfile.example" --list >out 2>&1
+like "the example of a hostfile is read" "$(cat out)" "node[01-04],rack[1-2]n[01-02],[fd00::17]"
+finish
