@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "launcher/address.h"
+#include "launcher/control.h"
 #include "launcher/jobstate.h"
 #include "launcher/judge.h"
 #include "launcher/kv.h"
@@ -80,6 +81,7 @@ struct front {
     int run_dir_made;
     double began_wall;
     struct stdin_pump *pump;
+    struct control *control; /* NULL: none could be had */
 };
 
 /* job.c */
@@ -89,6 +91,11 @@ void front_send(struct front *f, int node, enum msg_type type, const void *data,
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
 void front_checks_done(struct front *f);
 void front_count_down(struct front *f);
+void front_signal(struct front *f, int sig); /* what the user sent, through the terminal or ds-launch kill */
+
+/* frontctl.c: how a running job is reached */
+void front_control_open(struct front *f);
+void front_command(const struct front *f, struct buf *out); /* what runs, in words */
 
 /* agents.c */
 extern const struct channel_events agent_events;

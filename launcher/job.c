@@ -295,6 +295,8 @@ static void do_finish(struct front *f)
     uv_close((uv_handle_t *)&f->tick, closed);
     uv_close((uv_handle_t *)&f->partial, closed);
     uv_close((uv_handle_t *)&f->signals, closed);
+    control_close(f->control);
+    f->control = NULL;
     uv_stop(&f->loop);
 }
 
@@ -357,11 +359,16 @@ static void unexpected(void *ctx, enum job_state s, enum job_event e)
 
 /* ---- signals, ticks, stdin ---- */
 
-static void on_signal(struct front *f, int sig)
+void front_signal(struct front *f, int sig)
 {
     if (sig == SIGUSR1 || sig == SIGUSR2) {
         if (!f->task->engine && f->kv)
             send_number(f, MSG_SIGNAL, (uint64_t)sig, 4);
+        return;
+    }
+    if (sig == SIGKILL) { /* ds-launch kill --signal KILL */
+        f->stop_signal = f->stop_signal ? f->stop_signal : sig;
+        machine_post(&f->machine, EV_KILL);
         return;
     }
     if (f->stops++) {
@@ -383,7 +390,7 @@ static void signals_readable(uv_poll_t *p, int status, int events)
     if (n == 0 || status < 0)
         uv_poll_stop(p);
     for (i = 0; i < n; i++)
-        on_signal(f, sig[i]);
+        front_signal(f, sig[i]);
 }
 
 static void ticked(uv_timer_t *t)
@@ -444,6 +451,7 @@ static void front_init(struct front *f)
     uv_poll_init(&f->loop, &f->signals, f->signal_fd);
     f->signals.data = f;
     uv_poll_start(&f->signals, UV_READABLE, signals_readable);
+    front_control_open(f);
     if (!f->task->engine)
         f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take_stdin, f);
 }

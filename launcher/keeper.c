@@ -3,6 +3,7 @@
 #include "launcher/keeper.h"
 
 #include "engine/base/log.h"
+#include "launcher/control.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -22,13 +23,22 @@ static int ignored(int sig)
     return !sigaction(sig, NULL, &old) && old.sa_handler == SIG_IGN;
 }
 
+/* The outer process was killed: the channels close and the agents end everything. */
+static void outer_died(int signo)
+{
+    control_unlink();
+    _exit(128 + SIGKILL);
+}
+
 static void inner(int (*work)(void *arg, int signals), void *arg, int fd, const sigset_t *old,
                   pid_t outer)
 {
     static const int deaf[] = {SIGTSTP, SIGTTIN, SIGTTOU, SIGPIPE};
+    sigset_t died;
     size_t i;
 
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    signal(SIGRTMIN, outer_died);
+    prctl(PR_SET_PDEATHSIG, SIGRTMIN);
     if (getppid() != outer)
         _exit(1);
     for (i = 0; i < NPASSED; i++)
@@ -36,12 +46,16 @@ static void inner(int (*work)(void *arg, int signals), void *arg, int fd, const 
     for (i = 0; i < sizeof deaf / sizeof deaf[0]; i++)
         signal(deaf[i], SIG_IGN);
     sigprocmask(SIG_SETMASK, old, NULL);
+    sigemptyset(&died);
+    sigaddset(&died, SIGRTMIN);
+    sigprocmask(SIG_UNBLOCK, &died, NULL);
     exit(work(arg, fd));
 }
 
 static int status_of(int status)
 {
     if (WIFSIGNALED(status)) {
+        control_list(NULL, NULL); /* its socket goes */
         log_error("ds-launch itself was killed by signal %d; its agents end the ranks", WTERMSIG(status));
         return 128 + WTERMSIG(status);
     }

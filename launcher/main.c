@@ -67,6 +67,17 @@ static int is_sub(const struct options *o, const char *name)
     return o->argc && !strcmp(o->argv[0], name);
 }
 
+static int is_ours(const struct options *o)
+{
+    static const char *const words[] = {"hosts", "plan", "info", "ps", "kill", NULL};
+    int i;
+
+    for (i = 0; words[i]; i++)
+        if (is_sub(o, words[i]))
+            return 1;
+    return 0;
+}
+
 static int dispatch(struct options *o)
 {
     char *settings[] = {NULL, "info", "--settings", NULL};
@@ -77,6 +88,10 @@ static int dispatch(struct options *o)
         return cmd_plan(o);
     if (is_sub(o, "info"))
         return o->settings ? cmd_rank(settings) : cmd_info(o);
+    if (is_sub(o, "ps"))
+        return cmd_ps(o);
+    if (is_sub(o, "kill"))
+        return cmd_kill(o);
     if (!o->argc && !o->deepspeed_config) {
         log_error("nothing to run: give a job file or a program; see ds-launch --help");
         return 2;
@@ -96,7 +111,7 @@ int main(int argc, char **argv)
         return cmd_rank(argv);
     rc = options_parse(&o, argc, argv, &out, &warn, &err);
     if (!rc && o.argc &&
-        (is_sub(&o, "hosts") || is_sub(&o, "plan") || is_sub(&o, "info") || options_is_job(o.argv[0])))
+        (is_ours(&o) || options_is_job(o.argv[0])))
         rc = options_parse_more(&o, &out, &warn, &err);
     else if (!rc)
         options_warn_behind(&o, &warn);

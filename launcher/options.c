@@ -103,12 +103,14 @@ static const struct option_row rows[] = {
      "debug, info, warning or error (default info)"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "the same as --log-level error"},
     {"list", 0, OPT_FLAG, AT(list), 0, 0, NULL, NULL, "hosts: print one compressed list"},
-    {"json", 0, OPT_FLAG, AT(json), 0, 0, NULL, NULL, "hosts, plan: print JSON"},
+    {"json", 0, OPT_FLAG, AT(json), 0, 0, NULL, NULL, "hosts, plan, ps: print JSON"},
     {"settings", 0, OPT_FLAG, AT(settings), 0, 0, NULL, NULL,
      "info: print every setting of a job file"},
     HEAD("How it ends"),
     {"grace", 0, OPT_MS, AT(grace_ms), 0, 0, "TIME", NULL,
      "between TERM and KILL (default 30s)"},
+    {"signal", 0, OPT_STR, AT(signal), 0, 0, "NAME", NULL,
+     "kill: TERM (default), INT, HUP, KILL, USR1 or USR2"},
     {"dry-run", 0, OPT_FLAG, AT(dry_run), 0, 0, NULL, NULL,
      "connect, check everything on every node, start no rank"},
     {"version", 'V', OPT_VERSION, 0, 0, 0, NULL, NULL, "print the version and end"},
@@ -197,6 +199,7 @@ static void help(struct buf *out)
     buf_adds(out, "Usage: ds-launch [OPTION...] JOB.ini\n"
                   "       ds-launch [OPTION...] PROGRAM [ARGUMENT...]\n"
                   "       ds-launch hosts|plan|info [OPTION...] [JOB.ini | PROGRAM...]\n"
+                  "       ds-launch ps | kill [--signal NAME] JOB\n"
                   "       ds-launch data|ckpt|sample|lr ARGUMENT...\n\n"
                   "Trains a job, or starts a program, on every host of a hostfile at once.\n");
     for (i = 0; i < NROWS; i++) {
@@ -434,7 +437,7 @@ int options_parse_more(struct options *o, struct buf *out, struct buf *warn, str
         if (!plain && old[i][0] == '-' && old[i][1]) {
             rc = take_flag(o, old, n, &i, out, warn, err);
         } else {
-            plain = !options_is_job(old[i]); /* a program keeps its own flags */
+            plain = !options_is_job(old[i]) && strcmp(o->argv[0], "kill"); /* a program keeps its own flags */
             o->argv[o->argc++] = xstrdup(old[i++]);
         }
     }
@@ -466,7 +469,7 @@ void options_clear(struct options *o)
     char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
                         &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
                         &o->interface, &o->prefix_style, &o->log_dir, &o->run_dir, &o->log_level,
-                        &o->deepspeed_config};
+                        &o->deepspeed_config, &o->signal};
     size_t i;
     int k;
 

@@ -11,6 +11,7 @@ struct options {
     char *hostfile, *hosts, *include, *exclude;
     int num_nodes, ranks_per_node; /* -1: not given */
     int list, json; /* how `hosts` prints */
+    char *signal;   /* kill; NULL: TERM */
     /* how to get there */
     char *launcher, *launcher_args; /* local, exec, ssh; NULL: ssh unless all hosts are local */
     int ssh_port;                   /* 0: not given */

@@ -160,6 +160,8 @@ static int write_job_json(struct front *f, struct err *err)
     add_json_string(&b, "cwd", f->task->cwd);
     add_json_string(&b, "job_file", f->task->job_file);
     add_json_string(&b, "launcher", f->ops->name);
+    if (f->control)
+        add_json_string(&b, "control", control_path(f->control));
     buf_adds(&b, ",\"nodes\":[");
     for (m = 0; m < f->place.nodes; m++) {
         buf_addf(&b, "%s{\"first_rank\":%d,\"ranks\":%d", m ? "," : "", f->place.first[m],
