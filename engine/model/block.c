@@ -15,24 +15,7 @@
 
 #include <stdlib.h>
 
-static int block_check(const struct ds_site *site, const struct ds_tensor *x, struct err *err)
-{
-    return config_check_input(site, x, err);
-}
-
 /* ---- parameters ---- */
-
-static struct ds_param vector(const char *name, int64_t rows, int kind)
-{
-    return (struct ds_param){.name = name,
-                             .part = {{"", rows}},
-                             .nparts = 1,
-                             .cols = 1,
-                             .unit = 1,
-                             .cut = DS_WHOLE,
-                             .flags = DS_PARTIAL,
-                             .init = {kind, 0}};
-}
 
 static struct ds_param matrix(const char *name, int64_t rows, int64_t cols, int64_t unit,
                               double std)
@@ -89,16 +72,16 @@ static int declare(const struct model_config *c, const struct ds_site *site, str
     int llama = c->form == MODEL_LLAMA, n = 0;
     double std = config_residual_std(c, site);
     struct ds_param all[P_COUNT] = {
-        [P_NORM1] = vector("norm1.weight", c->n_embd, DS_INIT_ONE),
-        [P_NORM1_BIAS] = vector("norm1.bias", c->n_embd, DS_INIT_ZERO),
+        [P_NORM1] = config_vector("norm1.weight", c->n_embd, DS_INIT_ONE),
+        [P_NORM1_BIAS] = config_vector("norm1.bias", c->n_embd, DS_INIT_ZERO),
         [P_QKV] = qkv_param(c),
         [P_OUT] = matrix("attn.out", c->n_head * c->head_dim, c->n_embd, c->head_dim, std),
-        [P_OUT_BIAS] = vector("attn.out_bias", c->n_embd, DS_INIT_ZERO),
-        [P_NORM2] = vector("norm2.weight", c->n_embd, DS_INIT_ONE),
-        [P_NORM2_BIAS] = vector("norm2.bias", c->n_embd, DS_INIT_ZERO),
+        [P_OUT_BIAS] = config_vector("attn.out_bias", c->n_embd, DS_INIT_ZERO),
+        [P_NORM2] = config_vector("norm2.weight", c->n_embd, DS_INIT_ONE),
+        [P_NORM2_BIAS] = config_vector("norm2.bias", c->n_embd, DS_INIT_ZERO),
         [P_FC] = fc_param(c),
         [P_PROJ] = matrix(llama ? "mlp.down" : "mlp.proj", c->ffn_dim, c->n_embd, 1, std),
-        [P_PROJ_BIAS] = vector(llama ? "mlp.down_bias" : "mlp.proj_bias", c->n_embd, DS_INIT_ZERO),
+        [P_PROJ_BIAS] = config_vector(llama ? "mlp.down_bias" : "mlp.proj_bias", c->n_embd, DS_INIT_ZERO),
     };
 
     all[P_QKV_BIAS] = cut_bias("attn.qkv_bias", &all[P_QKV]);
@@ -350,7 +333,7 @@ const struct ds_layer_ops layer_block = {
     .settings = model_settings,
     .nsettings = MODEL_NSETTINGS,
     .config_bytes = sizeof(struct model_config),
-    .check = block_check,
+    .check = config_check_input,
     .params = block_params,
     .shapes = block_shapes,
     .memory = block_memory,

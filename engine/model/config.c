@@ -98,6 +98,18 @@ int config_check(const struct ds_site *site, struct err *err)
     return 0;
 }
 
+struct ds_param config_vector(const char *name, int64_t rows, int kind)
+{
+    return (struct ds_param){.name = name,
+                             .part = {{"", rows}},
+                             .nparts = 1,
+                             .cols = 1,
+                             .unit = 1,
+                             .cut = DS_WHOLE,
+                             .flags = DS_PARTIAL,
+                             .init = {kind, 0}};
+}
+
 int config_check_input(const struct ds_site *site, const struct ds_tensor *x, struct err *err)
 {
     const struct model_config *c = site->config;

@@ -31,6 +31,9 @@ int config_check(const struct ds_site *site, struct err *err);
 /* x (B, T, n_embd) of the compute type: the input of every built-in layer but the first. */
 int config_check_input(const struct ds_site *site, const struct ds_tensor *x, struct err *err);
 
+/* A parameter of so many numbers, whole on every tensor rank; kind: DS_INIT_ONE or DS_INIT_ZERO. */
+struct ds_param config_vector(const char *name, int64_t rows, int kind);
+
 /* Biases of the matrix products; the standard deviation of products that add to the residual. */
 int config_bias(const struct model_config *c);
 double config_residual_std(const struct model_config *c, const struct ds_site *site);

@@ -15,32 +15,15 @@ struct norm_state {
     struct norm norm;
 };
 
-static int norm_check(const struct ds_site *site, const struct ds_tensor *x, struct err *err)
-{
-    return config_check_input(site, x, err);
-}
-
-static struct ds_param norm_vector(const char *name, int64_t rows, int kind)
-{
-    return (struct ds_param){.name = name,
-                             .part = {{"", rows}},
-                             .nparts = 1,
-                             .cols = 1,
-                             .unit = 1,
-                             .cut = DS_WHOLE,
-                             .flags = DS_PARTIAL,
-                             .init = {kind, 0}};
-}
-
 static int norm_params(const struct ds_site *site, struct ds_param *out, struct err *err)
 {
     const struct model_config *c = site->config;
 
     (void)err;
-    out[P_WEIGHT] = norm_vector("weight", c->n_embd, DS_INIT_ONE);
+    out[P_WEIGHT] = config_vector("weight", c->n_embd, DS_INIT_ONE);
     if (c->form == MODEL_LLAMA)
         return 1;
-    out[P_BIAS] = norm_vector("bias", c->n_embd, DS_INIT_ZERO);
+    out[P_BIAS] = config_vector("bias", c->n_embd, DS_INIT_ZERO);
     return 2;
 }
 
@@ -132,7 +115,7 @@ const struct ds_layer_ops layer_norm = {
     .settings = model_settings,
     .nsettings = MODEL_NSETTINGS,
     .config_bytes = sizeof(struct model_config),
-    .check = norm_check,
+    .check = config_check_input,
     .params = norm_params,
     .shapes = norm_shapes,
     .memory = norm_memory,

@@ -2,6 +2,7 @@
  * holds. */
 #include "engine/base/job.h"
 #include "engine/base/parse.h"
+#include "tests/unit/try_settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -14,32 +15,9 @@
 #include <cmocka.h>
 
 static struct job job;
-static struct settings set;
-static struct buf warn;
-
 static const char *apply(const char *text)
 {
-    static struct err err;
-    struct settings_rows rows = {0};
-    struct settings *tables[] = {&set};
-
-    if (set.given)
-        settings_clear(&set);
-    settings_init(&set, job_table, job_table_n, &job);
-    buf_reset(&warn);
-    err = (struct err)ERR_INIT;
-    if (settings_read(&rows, "f", text, strlen(text), &err) == 0)
-        settings_apply(tables, 1, &rows, "model.", &warn, &err);
-    settings_rows_clear(&rows);
-    return err.text;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    settings_clear(&set);
-    buf_clear(&warn);
-    return 0;
+    return try_settings(job_table, job_table_n, &job, "model.", text);
 }
 
 /* Paths are unique; every default parses and lies in its own range; every alias leads somewhere. */
@@ -268,5 +246,5 @@ int main(void)
         cmocka_unit_test(presets),
     };
 
-    return cmocka_run_group_tests(tests, NULL, teardown);
+    return cmocka_run_group_tests(tests, NULL, clear_settings);
 }

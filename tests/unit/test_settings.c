@@ -1,5 +1,6 @@
 /* Settings: what a file says reaches the struct, and what it says wrongly is told with its line. */
 #include "engine/base/settings.h"
+#include "tests/unit/try_settings.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -37,33 +38,11 @@ static const struct setting table[] = {
 };
 #define N ((int)(sizeof table / sizeof *table))
 
-/* Reads and applies; "" or the error's text, in a static buffer. */
 static struct conf conf;
-static struct settings set;
-static struct buf warn;
+
 static const char *apply(const char *text)
 {
-    static struct err err;
-    struct settings_rows rows = {0};
-    struct settings *tables[] = {&set};
-
-    if (set.given)
-        settings_clear(&set);
-    settings_init(&set, table, N, &conf);
-    buf_reset(&warn);
-    err = (struct err)ERR_INIT;
-    if (settings_read(&rows, "f", text, strlen(text), &err) == 0)
-        settings_apply(tables, 1, &rows, "mine.", &warn, &err);
-    settings_rows_clear(&rows);
-    return err.text;
-}
-
-static int teardown(void **state)
-{
-    (void)state;
-    settings_clear(&set);
-    buf_clear(&warn);
-    return 0;
+    return try_settings(table, N, &conf, "mine.", text);
 }
 
 static void defaults(void **state)
@@ -370,5 +349,5 @@ int main(void)
         cmocka_unit_test(canonical),   cmocka_unit_test(single_values),
     };
 
-    return cmocka_run_group_tests(tests, NULL, teardown);
+    return cmocka_run_group_tests(tests, NULL, clear_settings);
 }
