@@ -59,7 +59,8 @@ int address_same_place(const struct hello *a, const struct hello *b)
 static int is_bridge(const char *name)
 {
     static const char *const patterns[] = {"docker*", "br-*", "virbr*", "veth*", "cni*", "flannel*",
-                                           "cali*", "podman*", "lxc*", "kube-*", NULL};
+                                           "cali*", "podman*", "lxc*", "kube-*", "lxdbr*", "incusbr*",
+                                           "vmnet*", "vboxnet*", "weave*", NULL};
     int i;
 
     for (i = 0; patterns[i]; i++)
@@ -94,12 +95,25 @@ static int usable(const struct hello *const *hello, int n, int node, int i)
            !elsewhere_too(hello, n, node, f->address);
 }
 
-static void take(struct address *out, const char *address, const char *interface)
+/* By this address the front end came to the node. */
+static int is_toward(const struct hello *h, int i)
+{
+    return h->toward && !strcmp(h->iface[i].address, h->toward);
+}
+
+static void take(struct address *out, const char *address, const char *interface, const char *rdma)
 {
     free(out->address);
     free(out->interface);
+    free(out->rdma);
     out->address = xstrdup(address);
     out->interface = xstrdup(interface);
+    out->rdma = xstrdup(rdma ? rdma : "");
+}
+
+static void take_iface(struct address *out, const struct hello_iface *f)
+{
+    take(out, f->address, f->name, f->rdma);
 }
 
 /* Every node's address in net. 1 when all have one. */
@@ -114,7 +128,7 @@ static int choose_net(const struct hello *const *hello, int n, const struct net 
                 break;
         if (i == hello[m]->nifaces)
             return 0;
-        take(&out[m], hello[m]->iface[i].address, hello[m]->iface[i].name);
+        take_iface(&out[m], &hello[m]->iface[i]);
     }
     return 1;
 }
@@ -143,7 +157,7 @@ static int choose_wanted(const struct hello *const *hello, const char *const *na
         if (i == hello[m]->nifaces)
             return err_set(err, ERR_INPUT, "host %s has no address %s %s; see `ip addr` there, or leave "
                            "--network-interface out", names[m], slash ? "in" : "on", want);
-        take(&out[m], hello[m]->iface[i].address, hello[m]->iface[i].name);
+        take_iface(&out[m], &hello[m]->iface[i]);
     }
     return 0;
 }
@@ -158,19 +172,21 @@ static int all_here(const struct hello *const *hello, int n)
     return 1;
 }
 
-/* No network is common to all: each node's first usable address. Routers join them, or the ranks say so. */
+/* No network is common to all: each node's address towards the front end, else its first usable one. Routers join them, or the ranks say so. */
 static int choose_first(const struct hello *const *hello, const char *const *names, int n,
                         struct address *out, struct err *err)
 {
     int m, i;
 
     for (m = 0; m < n; m++) {
-        for (i = 0; i < hello[m]->nifaces && !usable(hello, n, m, i); i++)
+        for (i = 0; i < hello[m]->nifaces && !(usable(hello, n, m, i) && is_toward(hello[m], i)); i++)
+            ;
+        for (i = i < hello[m]->nifaces ? i : 0; i < hello[m]->nifaces && !usable(hello, n, m, i); i++)
             ;
         if (i == hello[m]->nifaces)
             return err_set(err, ERR_NODE, "host %s has no network address that the other hosts could "
                            "use; bring its network up or name one with --network-interface", names[m]);
-        take(&out[m], hello[m]->iface[i].address, hello[m]->iface[i].name);
+        take_iface(&out[m], &hello[m]->iface[i]);
     }
     return 0;
 }
@@ -186,16 +202,17 @@ int address_choose(const struct hello *const *hello, const char *const *names, i
         return choose_wanted(hello, names, n, want, out, err);
     if (all_here(hello, n)) {
         for (m = 0; m < n; m++)
-            take(&out[m], "127.0.0.1", "");
+            take(&out[m], "127.0.0.1", "", "");
         return 0;
     }
-    for (i = 0; i < hello[0]->nifaces; i++) {
-        const struct hello_iface *f = &hello[0]->iface[i];
+    for (m = 0; m < 2; m++) /* the network towards the front end first */
+        for (i = 0; i < hello[0]->nifaces; i++) {
+            const struct hello_iface *f = &hello[0]->iface[i];
 
-        if (usable(hello, n, 0, i) && !net_of(f->address, f->prefix, &net) &&
-            choose_net(hello, n, &net, 0, out))
-            return 0;
-    }
+            if (is_toward(hello[0], i) == !m && usable(hello, n, 0, i) &&
+                !net_of(f->address, f->prefix, &net) && choose_net(hello, n, &net, 0, out))
+                return 0;
+        }
     return choose_first(hello, names, n, out, err);
 }
 
@@ -206,6 +223,7 @@ void address_clear(struct address *a, int n)
     for (m = 0; a && m < n; m++) {
         free(a[m].address);
         free(a[m].interface);
+        free(a[m].rdma);
         a[m] = (struct address){0};
     }
 }

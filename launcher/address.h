@@ -8,10 +8,11 @@
 struct address {
     char *address;   /* numeric; owned */
     char *interface; /* its name, "" for the loopback of one machine; owned */
+    char *rdma;      /* the RDMA device behind it, "": none; owned */
 };
 
-/* Fills out[n] (address_clear). want: an interface's name or a network in CIDR form, NULL: the first
- * network, in the first node's order, in which every node has an address. Loopback, bridges of containers and
+/* Fills out[n] (address_clear). want: an interface's name or a network in CIDR form, NULL: the
+ * network in which every node has an address; of several that towards the front end, else the first in the first node's order. Loopback, bridges of containers and
  * virtual machines, and addresses that two machines have are no candidates. All on one machine and nothing
  * wanted: 127.0.0.1. names[n]: the nodes, for errors. */
 int address_choose(const struct hello *const *hello, const char *const *names, int n, const char *want,

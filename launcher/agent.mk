@@ -1,9 +1,10 @@
 # What both ends of a channel share, and the agent.
 noinst_LIBRARIES += libmsg.a
 libmsg_a_SOURCES = \
-	launcher/msg.c launcher/msg.h \
+	launcher/devices.c launcher/devices.h launcher/msg.c launcher/msg.h \
 	launcher/rankenv.c launcher/rankenv.h \
-	launcher/spawn.c launcher/spawn.h
+	launcher/spawn.c launcher/spawn.h \
+	launcher/topo.c launcher/topo.h
 
 # The agent runs on nodes that have nothing of ours: static, on libuv's archive. Sanitizers need the
 # dynamic loader, so there it is an ordinary program.

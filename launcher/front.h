@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "launcher/address.h"
+#include "launcher/binding.h"
 #include "launcher/control.h"
 #include "launcher/jobstate.h"
 #include "launcher/judge.h"
@@ -43,6 +44,13 @@ struct front_rank {
     struct err said; /* its own report; ERR_OK: none */
 };
 
+/* Where the ranks of a node sit: siting.c. */
+struct front_site {
+    struct binding_rank *rank; /* [n]; owned */
+    int n;
+    char *devices; /* CUDA_VISIBLE_DEVICES; "": left alone; owned */
+};
+
 struct front {
     const struct options *o;
     struct task *task;
@@ -58,6 +66,7 @@ struct front {
     struct front_node *node;
     struct front_rank *rank;
     struct address *address;
+    struct front_site *site; /* [nodes] NULL before all agents are up */
     const char **rank_host;
     int ups, checks, check_failures, starts, exits, downs, losses; /* counts of what is there */
     struct kv *kv;
@@ -106,6 +115,12 @@ void front_tick(struct front *f);
 int front_addresses(struct front *f, struct err *err);
 void front_send_spawn(struct front *f, enum msg_type type);
 int front_make_run_dir(struct front *f, struct err *err);
+
+/* siting.c: processors and devices of every rank; needs every hello. The number of nodes where what was asked
+ * for cannot be had: their why says it. */
+int front_sites(struct front *f);
+void front_sites_clear(struct front *f);
+void front_print_map(const struct front *f, struct buf *out); /* ranks, addresses: a table */
 
 /* frontout.c */
 int front_output_open(struct front *f);

@@ -1,8 +1,8 @@
 # The front end: everything of ds-launch but main.c is in a library, so that the tests link it too.
 noinst_LIBRARIES += libfront.a
-libfront_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
+libfront_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS)
 libfront_a_SOURCES = \
-	launcher/address.c launcher/address.h launcher/exportenv.c launcher/exportenv.h \
+	launcher/address.c launcher/address.h launcher/binding.c launcher/binding.h launcher/exportenv.c launcher/exportenv.h \
 	launcher/jsonget.c launcher/jsonget.h launcher/progress.c launcher/progress.h \
 	launcher/rundir.c launcher/rundir.h \
 	launcher/control.c launcher/control.h launcher/frontctl.c \
@@ -14,10 +14,11 @@ libfront_a_SOURCES = \
 	launcher/magic.c launcher/magic.h \
 	launcher/options.c launcher/options.h \
 	launcher/pipechan.c launcher/pipechan.h \
-	launcher/place.c launcher/place.h \
+	launcher/place.c launcher/place.h launcher/planmap.c launcher/planmap.h launcher/siting.c \
 	launcher/programs.c launcher/programs.h \
+	launcher/topo_hwloc.c launcher/topo_hwloc.h \
 	launcher/spawner_exec.c launcher/spawner_local.c launcher/spawner.h launcher/spawners.c
-FRONT_LIBS = libfront.a $(SPAWNSSH_LIBS) libmsg.a libhostfile.a $(DSBASE_LIBS) $(UV_LIBS)
+FRONT_LIBS = libfront.a $(SPAWNSSH_LIBS) libmsg.a libhostfile.a $(DSBASE_LIBS) $(UV_LIBS) $(HWLOC_LIBS)
 
 bin_PROGRAMS += ds-launch
 ds_launch_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)

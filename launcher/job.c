@@ -169,8 +169,11 @@ static void do_check(struct front *f)
 {
     struct err err = ERR_INIT;
 
-    if (front_addresses(f, &err)) {
+    if (front_addresses(f, &err))
         trouble(f, &err);
+    else
+        f->check_failures = front_sites(f);
+    if (err.code || f->check_failures) {
         machine_post(&f->machine, EV_CHECK_FAILED);
         return;
     }
@@ -478,6 +481,7 @@ static void front_clear(struct front *f)
     kv_destroy(f->kv);
     address_clear(f->address, f->place.nodes);
     free(f->address);
+    front_sites_clear(f);
     free(f->failures);
     free(f->rank_host);
     free(f->rank_log);

@@ -76,6 +76,14 @@ static const struct option_row rows[] = {
      "MASTER_PORT; default: a free port of the first host, kept free for the job"},
     {"network-interface", 0, OPT_STR, AT(interface), 0, 0, "NAME|CIDR", NULL,
      "the network the ranks talk over"},
+    HEAD("Where a rank sits on its host"),
+    {"bind-to", 0, OPT_WORD, AT(bind_to), 0, 0, "WHAT", "none|core|numa|socket",
+     "bind each rank to its share of the cores (core), to one NUMA node, to one socket, or not"},
+    {"bind-cores-to-rank", 0, OPT_FLAG, AT(bind_cores), 0, 0, NULL, NULL, "the same as --bind-to core"},
+    {"bind-core-list", 0, OPT_STR, AT(bind_core_list), 0, 0, "LIST", NULL,
+     "only these processors of a host, for example 0,2-4,6"},
+    {"topology", 0, OPT_STR, AT(topology), 0, 0, "WHAT", NULL,
+     "plan: every host is like this hwloc XML file or description ('package:2 numa:2 core:8 pu:2')"},
     HEAD("What to run"),
     {"module", 0, OPT_FLAG, AT(module), 0, 0, NULL, NULL, "run the program as python3 -u -m NAME"},
     {"no-python", 0, OPT_FLAG, AT(no_python), 0, 0, NULL, NULL,
@@ -124,8 +132,6 @@ static const struct option_row rows[] = {
     REFUSED("elastic-training", NULL, "jobs that change size are not supported yet"),
     REFUSED("min-elastic-nodes", "N", "jobs that change size are not supported yet"),
     REFUSED("max-elastic-nodes", "N", "jobs that change size are not supported yet"),
-    REFUSED("bind-cores-to-rank", NULL, "ranks are always bound to their share of the node's cores; leave it out"),
-    REFUSED("bind-core-list", "LIST", "ranks share the cores that ds-launch may use; start it under taskset or numactl instead"),
     REFUSED("venv-script", "FILE", "activate the environment before ds-launch: PATH and VIRTUAL_ENV can be carried by --export"),
 };
 
@@ -381,6 +387,9 @@ static int check(const struct options *o, struct err *err)
     if ((o->include || o->exclude) && (o->num_nodes >= 0 || o->ranks_per_node >= 0))
         return err_set(err, ERR_INPUT, "--num_nodes and --num_gpus cannot be given together with "
                        "--include or --exclude; say it all in the filter");
+    if (o->bind_cores && o->bind_to && strcmp(o->bind_to, "core"))
+        return err_set(err, ERR_INPUT, "--bind-cores-to-rank is --bind-to core, but --bind-to %s is given too; give "
+                       "one of them", o->bind_to);
     if (o->module && o->no_python)
         return err_set(err, ERR_INPUT, "--module and --no_python exclude each other");
     if (o->log_level && log_level_parse(o->log_level, &level))
@@ -469,7 +478,8 @@ void options_clear(struct options *o)
     char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
                         &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
                         &o->interface, &o->prefix_style, &o->log_dir, &o->run_dir, &o->log_level,
-                        &o->deepspeed_config, &o->signal};
+                        &o->deepspeed_config, &o->signal, &o->bind_to, &o->bind_core_list,
+                        &o->topology};
     size_t i;
     int k;
 

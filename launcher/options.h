@@ -24,6 +24,8 @@ struct options {
     /* what the ranks get */
     char **export; int nexports;
     int no_local_rank, module, no_python;
+    char *bind_to, *bind_core_list; int bind_cores;
+    char *topology; /* plan: the hosts look like this */
     /* output */
     char *prefix_style; /* none, rank, host; NULL: not given */
     char *log_dir, *run_dir;

@@ -2,7 +2,7 @@
  * first[m] <= r < first[m + 1] and local_rank r - first[m]. */
 #include "launcher/place.h"
 
-#include "launcher/spawn.h"
+#include "engine/base/buf.h"
 
 #include <stdlib.h>
 
@@ -43,28 +43,4 @@ void place_clear(struct place *p)
     free(p->rank);
     free(p->first);
     *p = (struct place){0};
-}
-
-#define CPUS_MAX 4096
-
-int place_cpus(const char *cpus, int i, int n, struct buf *out)
-{
-    uint8_t all[CPUS_MAX] = {0}, share[CPUS_MAX] = {0};
-    int c, have = 0, at = 0, from, to;
-
-    if (cpus_parse(cpus, all, CPUS_MAX))
-        return -1;
-    for (c = 0; c < CPUS_MAX; c++)
-        have += all[c];
-    if (have < n)
-        return 0;
-    from = i * (have / n) + (i < have % n ? i : have % n);
-    to = from + have / n + (i < have % n);
-    for (c = 0; c < CPUS_MAX; c++)
-        if (all[c]) {
-            share[c] = at >= from && at < to;
-            at++;
-        }
-    cpus_print(share, CPUS_MAX, out);
-    return 0;
 }

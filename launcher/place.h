@@ -22,9 +22,4 @@ struct place {
 int place_make(struct place *p, const struct hosts *hosts, struct err *err);
 void place_clear(struct place *p);
 
-/* Splits the processors of a machine among the ranks there, in rank order: share i of n of the list cpus
- * ("0-3,8"), as a list, into out. Shares are as equal as whole processors allow, the first ones larger.
- * Fewer processors than shares: "" (unbound). -1: cpus is no list. */
-int place_cpus(const char *cpus, int i, int n, struct buf *out);
-
 #endif

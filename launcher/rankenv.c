@@ -127,66 +127,14 @@ static void set_identity(struct env *e, const struct spawn *s, int i, uint32_t e
     env_set_int(e, "TORCHELASTIC_RESTART_COUNT", s->restarts);
 }
 
-/* Entry number i of the comma-separated list, NULL when it has fewer. Owned. */
-static char *list_entry(const char *list, int i)
-{
-    for (; i > 0; i--) {
-        list += strcspn(list, ",");
-        if (!*list)
-            return NULL;
-        list++;
-    }
-    return *list ? xstrndup(list, strcspn(list, ",")) : NULL;
-}
-
-/* All devices of the node's ranks, in order of local rank, so that LOCAL_RANK is the index. Where
- * the site already masks devices, ours count within its mask. */
-static int set_devices(struct env *e, const struct spawn *s, char *const *base, struct err *err)
-{
-    const char *allowed = rankenv_value(base, "CUDA_VISIBLE_DEVICES");
-    struct buf list = BUF_INIT;
-
-    for (int i = 0; i < s->nranks; i++) {
-        int device = s->rank[i].device;
-        char *id = allowed && *allowed ? list_entry(allowed, device) : xasprintf("%d", device);
-
-        if (device < 0) {
-            free(id);
-            continue;
-        }
-        if (!id) {
-            err_set(err, ERR_INPUT_LIMIT,
-                    "%s: rank %d wants device %d, but CUDA_VISIBLE_DEVICES=%s on "
-                    "that node has no such entry: ask for fewer slots there",
-                    s->host, s->rank[i].rank, device, allowed);
-            buf_clear(&list);
-            return -1;
-        }
-        buf_addf(&list, list.len ? ",%s" : "%s", id);
-        free(id);
-    }
-    if (list.len)
-        env_set(e, "CUDA_VISIBLE_DEVICES", list.data);
-    buf_clear(&list);
-    return 0;
-}
-
-static int user_set(const struct spawn *s, const char *name)
-{
-    for (int i = 0; i < s->nenv; i++)
-        if (is_name(s->env[i], name, strlen(name)))
-            return 1;
-    return 0;
-}
-
 /* Threads: all processors the rank is bound to, or its share of the agent's. */
 static int default_threads(const struct spawn *s, int i, int cores)
 {
-    uint8_t set[4096];
+    uint8_t set[TOPO_CPUS];
     int n = 0;
 
-    if (s->threads > 0)
-        return s->threads;
+    if (s->rank[i].threads > 0)
+        return s->rank[i].threads;
     if (cpus_parse(s->rank[i].cpus, set, (int)sizeof set) == 0)
         for (size_t k = 0; k < sizeof set; k++)
             n += set[k];
@@ -195,24 +143,35 @@ static int default_threads(const struct spawn *s, int i, int cores)
     return n > 0 ? n : 1;
 }
 
+/* The interface the ranks talk over, for those libraries that would otherwise guess. NCCL takes a name for the
+ * beginning of one, but for the = in front; UCX gets the RDMA device first, or it would be confined to TCP. */
+static void set_network(struct env *e, const struct spawn *s)
+{
+    if (!env_has(e, "GLOO_SOCKET_IFNAME"))
+        env_set(e, "GLOO_SOCKET_IFNAME", s->interface);
+    if (!env_has(e, "TP_SOCKET_IFNAME"))
+        env_set(e, "TP_SOCKET_IFNAME", s->interface);
+    if (!env_has(e, "NCCL_SOCKET_IFNAME"))
+        env_put(e, xasprintf("NCCL_SOCKET_IFNAME==%s", s->interface));
+    if (!env_has(e, "UCX_NET_DEVICES"))
+        env_put(e, xasprintf("UCX_NET_DEVICES=%s%s%s", s->rdma, *s->rdma ? "," : "", s->interface));
+}
+
 char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, int cores,
-                    char *const *base, struct err *err)
+                    char *const *base)
 {
     struct env e;
 
     env_init(&e, s, base);
-    if (!user_set(s, "CUDA_VISIBLE_DEVICES") && set_devices(&e, s, base, err)) {
-        rankenv_free(e.v);
-        return NULL;
-    }
+    if (*s->devices)
+        env_set(&e, "CUDA_VISIBLE_DEVICES", s->devices);
     set_identity(&e, s, i, epoch);
     if (agent_fd >= 0)
         env_set_int(&e, "DS_AGENT_FD", agent_fd);
     if (!env_has(&e, "OMP_NUM_THREADS"))
         env_set_int(&e, "OMP_NUM_THREADS", default_threads(s, i, cores));
-    for (size_t k = 1; *s->interface && k < COUNT(user_names); k++)
-        if (!env_has(&e, user_names[k]))
-            env_set(&e, user_names[k], s->interface);
+    if (*s->interface)
+        set_network(&e, s);
     return e.v;
 }
 

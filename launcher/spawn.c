@@ -62,7 +62,7 @@ static void put_ranks(struct buf *out, const struct spawn_rank *rank, int n)
     for (int i = 0; i < n; i++) {
         put_int(out, rank[i].rank);
         put_int(out, rank[i].local_rank);
-        put_int(out, rank[i].device);
+        put_int(out, rank[i].threads);
         put_str(out, rank[i].cpus);
     }
 }
@@ -76,7 +76,7 @@ static struct spawn_rank *get_ranks(struct reader *r, int *n)
     for (int i = 0; i < *n; i++) {
         rank[i].rank = get_int(r);
         rank[i].local_rank = get_int(r);
-        rank[i].device = get_int(r);
+        rank[i].threads = get_int(r);
         rank[i].cpus = get_str(r);
     }
     return rank;
@@ -100,7 +100,6 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_i64(out, s->grace_ms);
     put_i64(out, s->ping_limit_ms);
     put_i64(out, s->check_ms);
-    put_int(out, s->threads);
     put_u8(out, s->engine != 0);
     put_u8(out, s->pass_local_rank != 0);
     put_int(out, s->stdin_rank);
@@ -110,6 +109,8 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_strings(out, s->env, s->nenv);
     put_bytes(out, s->job, (uint32_t)s->job_len);
     put_ranks(out, s->rank, s->nranks);
+    put_str(out, s->devices);
+    put_str(out, s->rdma);
 }
 
 static void get_world(struct reader *r, struct spawn *s)
@@ -173,7 +174,6 @@ int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
     s->grace_ms = get_i64(&r);
     s->ping_limit_ms = get_i64(&r);
     s->check_ms = get_i64(&r);
-    s->threads = get_int(&r);
     s->engine = get_u8(&r);
     s->pass_local_rank = get_u8(&r);
     s->stdin_rank = get_int(&r);
@@ -188,6 +188,8 @@ int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
     s->job[job_len] = 0;
     s->job_len = job_len;
     s->rank = get_ranks(&r, &s->nranks);
+    s->devices = get_str(&r);
+    s->rdma = get_str(&r);
     rc = reader_done(&r) ? spawn_check(s, err)
                          : err_set(err, ERR_JOB_INTERNAL, "the job table is cut short or too long");
     if (rc)
@@ -210,6 +212,8 @@ void spawn_clear(struct spawn *s)
     for (int i = 0; i < s->nranks; i++)
         free(s->rank[i].cpus);
     free(s->rank);
+    free(s->devices);
+    free(s->rdma);
     memset(s, 0, sizeof *s);
 }
 
@@ -221,6 +225,7 @@ static void put_ifaces(struct buf *out, const struct hello_iface *iface, int n)
         put_str(out, iface[i].address);
         put_int(out, iface[i].prefix);
         put_u8(out, iface[i].loopback != 0);
+        put_str(out, iface[i].rdma);
     }
 }
 
@@ -228,13 +233,14 @@ static struct hello_iface *get_ifaces(struct reader *r, int *n)
 {
     struct hello_iface *iface;
 
-    *n = get_count(r, 13);
+    *n = get_count(r, 17);
     iface = xcalloc((size_t)*n, sizeof *iface);
     for (int i = 0; i < *n; i++) {
         iface[i].name = get_str(r);
         iface[i].address = get_str(r);
         iface[i].prefix = get_int(r);
         iface[i].loopback = get_u8(r);
+        iface[i].rdma = get_str(r);
     }
     return iface;
 }
@@ -281,6 +287,10 @@ void hello_put(struct buf *out, const struct hello *h)
     put_str(out, h->rank_program);
     put_ifaces(out, h->iface, h->nifaces);
     put_numa(out, h->numa, h->nnuma);
+    topo_put(out, &h->topo);
+    put_str(out, h->device_mask);
+    put_u8(out, h->masked != 0);
+    put_str(out, h->toward);
 }
 
 int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
@@ -312,6 +322,10 @@ int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
     h->rank_program = get_str(&r);
     h->iface = get_ifaces(&r, &h->nifaces);
     h->numa = get_numa(&r, &h->nnuma);
+    topo_get(&r, &h->topo);
+    h->device_mask = get_str(&r);
+    h->masked = get_u8(&r);
+    h->toward = get_str(&r);
     if (reader_done(&r))
         return 0;
     hello_clear(h);
@@ -331,11 +345,15 @@ void hello_clear(struct hello *h)
     for (int i = 0; i < h->nifaces; i++) {
         free(h->iface[i].name);
         free(h->iface[i].address);
+        free(h->iface[i].rdma);
     }
     free(h->iface);
     for (int i = 0; i < h->nnuma; i++)
         free(h->numa[i].cpus);
     free(h->numa);
+    topo_clear(&h->topo);
+    free(h->device_mask);
+    free(h->toward);
     memset(h, 0, sizeof *h);
 }
 

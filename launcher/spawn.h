@@ -22,14 +22,15 @@
 #include "engine/base/build.h"
 #include "engine/base/err.h"
 #include "engine/base/wire.h"
+#include "launcher/topo.h"
 
 #define MSG_NODE 0xffffffffu
 #define SPAWN_KEY_BYTES 32
 
 struct spawn_rank {
     int rank, local_rank;
-    int device; /* CUDA device id as the node numbers them; -1: none, the mask stays untouched */
-    char *cpus; /* "0-3,8": processors to bind to; "": as the agent */
+    int threads; /* OMP_NUM_THREADS unless the user set it; 0: as many as processors are left for it */
+    char *cpus;  /* "0-3,8": processors to bind to; "": as the agent */
 };
 
 struct spawn {
@@ -45,7 +46,6 @@ struct spawn {
     uint8_t key[SPAWN_KEY_BYTES];
     int64_t grace_ms, ping_limit_ms,
         check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
-    int threads;  /* OMP_NUM_THREADS unless the user set it; 0: the agent's cores / its ranks */
     int engine;   /* ranks get DS_AGENT_FD; 0: a foreign program */
     int pass_local_rank; /* append --local_rank=N */
     int stdin_rank;      /* the rank that gets STDIN frames; -1: none. Others read /dev/null */
@@ -59,6 +59,8 @@ struct spawn {
     size_t job_len; /* settings as INI text: key "job" */
     struct spawn_rank *rank;
     int nranks; /* of this node: rank[i].local_rank == i, ranks ascending */
+    char *devices; /* CUDA_VISIBLE_DEVICES of every rank here; "": what is set there stays */
+    char *rdma;    /* the RDMA device behind interface, for UCX; "": none */
 };
 
 /* Appends the payload. */
@@ -72,6 +74,7 @@ struct hello_iface {
     char *name, *address; /* numeric, IPv6 without scope */
     int prefix;           /* bits of the netmask */
     int loopback;
+    char *rdma; /* its RDMA device as UCX names it, "mlx5_0:1"; "": none */
 };
 
 struct hello_numa {
@@ -94,6 +97,10 @@ struct hello {
     int nifaces; /* up, with an address */
     struct hello_numa *numa;
     int nnuma;
+    struct topo topo;  /* of the processors in cpus */
+    char *device_mask; /* CUDA_VISIBLE_DEVICES there; "": not set */
+    int masked;        /* 1: it is set */
+    char *toward;      /* its address by which the front end's ssh came; "": not by ssh */
 };
 
 void hello_put(struct buf *out, const struct hello *h);

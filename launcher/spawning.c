@@ -39,44 +39,16 @@ int front_addresses(struct front *f, struct err *err)
     return rc;
 }
 
-/* Processors are shared with the ranks of every agent on the same machine (several agents of this job may be
- * there, each in its own network or not). Fills in which share of how many node's first rank is. */
-static int share_of(const struct front *f, int node, int *total)
+static void fill_ranks(const struct front *f, int node, struct spawn *s)
 {
-    const struct hello *h = &f->node[node].hello;
-    int m, before = 0;
+    const struct front_site *site = &f->site[node];
+    int i;
 
-    *total = 0;
-    for (m = 0; m < f->place.nodes; m++) {
-        int ranks = f->place.first[m + 1] - f->place.first[m];
-
-        if (strcmp(f->node[m].hello.boot_id, h->boot_id) || strcmp(f->node[m].hello.cpus, h->cpus))
-            continue;
-        *total += ranks;
-        if (m < node)
-            before += ranks;
-    }
-    return before;
-}
-
-static void fill_ranks(struct front *f, int node, struct spawn *s)
-{
-    const struct hello *h = &f->node[node].hello;
-    int i, total, first = share_of(f, node, &total);
-
-    s->nranks = f->place.first[node + 1] - f->place.first[node];
+    s->nranks = site->n;
     s->rank = xcalloc((size_t)s->nranks, sizeof *s->rank);
-    s->threads = h->cores / total > 0 ? h->cores / total : 1;
-    for (i = 0; i < s->nranks; i++) {
-        const struct place_rank *p = &f->place.rank[f->place.first[node] + i];
-        struct buf cpus = BUF_INIT;
-
-        if (place_cpus(h->cpus, first + i, total, &cpus))
-            buf_reset(&cpus);
-        s->rank[i] = (struct spawn_rank){f->place.first[node] + i, i, h->devices ? p->device : -1,
-                                         cpus.len ? buf_detach(&cpus) : xstrdup("")};
-        buf_clear(&cpus);
-    }
+    for (i = 0; i < s->nranks; i++)
+        s->rank[i] = (struct spawn_rank){f->place.first[node] + i, i, site->rank[i].cores, site->rank[i].cpus};
+    s->devices = site->devices;
 }
 
 static void send_one(struct front *f, int node, enum msg_type type, const struct buf *job, int *node_of)
@@ -85,7 +57,6 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     struct spawn s = {0};
     struct buf payload = BUF_INIT;
     mode_t mask = umask(0);
-    int i;
 
     umask(mask);
     s.job_id = t->job_id;
@@ -96,6 +67,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.node_of = node_of;
     s.address = f->address[node].address;
     s.interface = f->address[node].interface;
+    s.rdma = f->address[node].rdma;
     s.master_addr = t->master_addr ? (char *)(uintptr_t)t->master_addr : f->address[0].address;
     s.master_port = t->master_port;
     memcpy(s.key, t->key, sizeof s.key);
@@ -115,8 +87,6 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     fill_ranks(f, node, &s);
     spawn_put(&payload, &s);
     front_send(f, node, type, payload.data, payload.len);
-    for (i = 0; i < s.nranks; i++)
-        free(s.rank[i].cpus);
     free(s.rank);
     buf_clear(&payload);
 }

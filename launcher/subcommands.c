@@ -5,13 +5,16 @@
 
 #include "engine/base/build.h"
 #include "engine/base/log.h"
+#include "launcher/binding.h"
+#include "launcher/devices.h"
 #include "launcher/place.h"
+#include "launcher/planmap.h"
 #include "launcher/programs.h"
 #include "launcher/spawner.h"
 #include "launcher/task.h"
+#include "launcher/topo_hwloc.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,42 +66,80 @@ int cmd_hosts(const struct options *o)
 
 /* ---- plan ---- */
 
-/* The processors we may use ourselves, as a list: what local agents will have. */
-static void own_cpus(struct buf *out)
-{
-    cpu_set_t set;
-    uint8_t map[CPU_SETSIZE] = {0};
-    int c;
+/* What is known before any host is asked: of this machine, or of hosts that look as --topology says. */
+struct known {
+    struct topo topo;
+    int is; /* topo is filled in */
+    int gpus; /* devices of each host; -1: not known */
+    const char *mask;
+    struct binding_rank *bind; /* [world] */
+    struct map_rank *map;      /* [world] */
+};
 
-    if (sched_getaffinity(0, sizeof set, &set))
-        return;
-    for (c = 0; c < CPU_SETSIZE; c++)
-        map[c] = CPU_ISSET(c, &set) != 0;
-    cpus_print(map, CPU_SETSIZE, out);
+static int know_topology(struct known *k, const struct options *o, int local, struct err *err)
+{
+    uint8_t allowed[TOPO_CPUS];
+
+    k->gpus = -1;
+    if (o->topology) {
+        k->is = 1;
+        if (topo_hwloc(&k->topo, o->topology, err))
+            return -1;
+        k->gpus = k->topo.ngpus;
+    } else if (local) {
+        k->is = 1;
+        topo_allowed(allowed);
+        topo_read(&k->topo, "/sys", allowed); /* as its agents will */
+        k->gpus = devices_count();
+        k->mask = getenv("CUDA_VISIBLE_DEVICES");
+    }
+    return 0;
 }
 
-static void plan_table(const struct task *t, const struct hosts *h, const struct place *p, int local,
-                       struct buf *b)
+/* One host, or all of them where they are one machine. */
+static int know_host(struct known *k, const struct task *t, const struct hosts *h, const struct place *p,
+                     int m, int local, struct err *err)
 {
-    struct buf cpus = BUF_INIT, share = BUF_INIT;
-    int r;
+    int first = p->first[m], n = p->first[m + 1] - first, *near = xcalloc((size_t)n, sizeof *near), rc = 0, i;
+    const struct host *host = &h->host[m];
+    struct buf list = BUF_INIT;
 
-    if (local)
-        own_cpus(&cpus);
-    buf_addf(b, "%-6s %-20s %-6s %-6s %-7s %s\n", "rank", "host", "local", "slot", "device", "cores");
-    for (r = 0; r < p->world; r++) {
-        const struct place_rank *k = &p->rank[r];
-
-        buf_reset(&share);
-        if (local && place_cpus(buf_str(&cpus), r, p->world, &share))
-            buf_reset(&share);
-        buf_addf(b, "%-6d %-20s %-6d %-6d %-7d %s\n", r, h->host[k->node].name, k->local_rank, k->slot,
-                 k->device, !local ? "an equal share of the host's"
-                 : share.len ? buf_str(&share) : "unbound, more ranks than cores");
+    for (i = 0; i < n; i++)
+        near[i] = host->device[i] < k->topo.ngpus ? k->topo.gpu_numa[host->device[i]] : -1;
+    if (!t->engine)
+        rc = devices_choose(k->mask, k->gpus, host->device, n, host->line && host->device[0] != host->slot[0],
+                            &list, err);
+    if (!rc)
+        rc = binding_make(&k->topo, &t->bind, local ? first : 0, local ? p->world : n, n,
+                          list.len && !k->mask ? near : NULL, k->bind + first, err);
+    map_devices(k->map + first, n, buf_str(&list));
+    for (i = first; i < first + n && !rc; i++) {
+        k->map[i].cores = k->bind[i].cpus;
+        k->map[i].numa = k->bind[i].numa;
     }
-    (void)t;
-    buf_clear(&cpus);
-    buf_clear(&share);
+    buf_clear(&list);
+    free(near);
+    return rc ? err_prefix(err, "%s", host->name) : 0;
+}
+
+static int know(struct known *k, const struct options *o, const struct task *t, const struct hosts *h,
+                const struct place *p, int local, struct err *err)
+{
+    int m, rc = know_topology(k, o, local, err);
+
+    k->bind = xcalloc((size_t)p->world, sizeof *k->bind);
+    k->map = xcalloc((size_t)p->world, sizeof *k->map);
+    for (m = 0; m < p->nodes && k->is && !rc; m++)
+        rc = know_host(k, t, h, p, m, local && !o->topology, err);
+    return rc;
+}
+
+static void known_clear(struct known *k, int world)
+{
+    map_clear(k->map, world);
+    binding_clear(k->bind, world);
+    free(k->bind);
+    topo_clear(&k->topo);
 }
 
 static void plan_words(const struct task *t, const struct hosts *h, const struct place *p,
@@ -114,7 +155,7 @@ static void plan_words(const struct task *t, const struct hosts *h, const struct
     else if (local)
         buf_adds(b, "127.0.0.1\n");
     else
-        buf_addf(b, "%s's address in %s\n", h->host[0].name,
+        buf_addf(b, "%s's address in %s (asked by ds-launch --dry-run)\n", h->host[0].name,
                  t->interface ? t->interface : "the network common to all hosts");
     if (t->master_port)
         buf_addf(b, "MASTER_PORT   %d\n", t->master_port);
@@ -129,29 +170,33 @@ static void plan_words(const struct task *t, const struct hosts *h, const struct
     buf_addf(b, "\nin            %s\n", t->cwd);
 }
 
-static void plan_json(const struct hosts *h, const struct place *p, struct buf *b)
-{
-    int r;
-
-    buf_addf(b, "{\"world\":%d,\"nodes\":%d,\"ranks\":[", p->world, p->nodes);
-    for (r = 0; r < p->world; r++) {
-        const struct place_rank *k = &p->rank[r];
-        const char *host = h->host[k->node].name;
-
-        buf_addf(b, "%s{\"rank\":%d,\"host\":\"", r ? "," : "", r);
-        buf_add_json(b, host, strlen(host));
-        buf_addf(b, "\",\"node\":%d,\"local_rank\":%d,\"slot\":%d,\"device\":%d}", k->node, k->local_rank,
-                 k->slot, k->device);
-    }
-    buf_adds(b, "]}\n");
-}
-
 /* The words behind `plan` become the whole command. */
 static void drop_first_word(struct options *o)
 {
     free(o->argv[0]);
     memmove(o->argv, o->argv + 1, (size_t)o->argc * sizeof *o->argv);
     o->argc--;
+}
+
+static int plan(const struct options *o, const struct task *t, const struct hosts *hosts,
+                const struct place *place, struct buf *b, struct err *err)
+{
+    int sim = hosts->source && !strncmp(hosts->source, "sim:", 4), rc;
+    const struct spawner_ops *ops = sim ? NULL : task_spawner(t, hosts, err);
+    int local = ops && !strcmp(ops->name, "local");
+    struct known k = {.is = 0};
+
+    rc = err->code ? -1 : know(&k, o, t, hosts, place, local, err);
+    if (!rc && o->json) {
+        buf_addf(b, "{\"world\":%d,\"nodes\":%d,\"ranks\":[", place->world, place->nodes);
+        map_print_json(hosts, place, k.map, b);
+        buf_adds(b, "]}\n");
+    } else if (!rc) {
+        map_print(hosts, place, k.map, b);
+        plan_words(t, hosts, place, sim ? "none: the hosts are invented" : ops->name, local, b);
+    }
+    known_clear(&k, place->world);
+    return rc;
 }
 
 int cmd_plan(struct options *o)
@@ -161,24 +206,11 @@ int cmd_plan(struct options *o)
     struct place place = {0};
     struct err err = ERR_INIT;
     struct buf b = BUF_INIT;
-    const struct spawner_ops *ops = NULL;
-    int status = 0, sim;
+    int status = 0;
 
     drop_first_word(o);
-    if (!task_make(&t, o, &err) && !task_hosts(&t, o, &hosts, &err) &&
-        !place_make(&place, &hosts, &err)) {
-        sim = hosts.source && !strncmp(hosts.source, "sim:", 4);
-        if (!sim)
-            ops = task_spawner(&t, &hosts, &err);
-        if (!err.code && o->json) {
-            plan_json(&hosts, &place, &b);
-        } else if (!err.code) {
-            int local = ops && !strcmp(ops->name, "local");
-
-            plan_table(&t, &hosts, &place, local, &b);
-            plan_words(&t, &hosts, &place, sim ? "none: the hosts are invented" : ops->name, local, &b);
-        }
-    }
+    if (!task_make(&t, o, &err) && !task_hosts(&t, o, &hosts, &err) && !place_make(&place, &hosts, &err))
+        plan(o, &t, &hosts, &place, &b, &err);
     if (err.code)
         status = fail(&err);
     place_clear(&place);
@@ -210,6 +242,7 @@ int cmd_info(const struct options *o)
 
         buf_addf(&b, "  %-11s %s: %s\n", spawners[i]->name, rc ? "no" : "yes", why);
     }
+    buf_addf(&b, "\nhwloc         %s\n", HAVE_HWLOC ? "yes: plan --topology" : "no");
     return print(&b, 0);
 }
 

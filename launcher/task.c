@@ -3,6 +3,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
+#include "launcher/devices.h"
 #include "launcher/spawner.h"
 
 #include <ctype.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #define DEFAULT_HOSTFILE "/job/hostfile"
+#define MOST_SLOTS 1024
 
 extern char **environ;
 
@@ -115,6 +117,31 @@ static void take_settings(struct task *t, const struct options *o)
     t->master_addr = o->master_addr ? o->master_addr : j->master_addr;
     t->interface = o->interface ? o->interface : j->interface;
     t->master_port = o->master_port ? o->master_port : (int)j->master_port;
+    t->bind = (struct binding_ask){(enum bind_to)j->bind_to,
+                                   o->bind_core_list ? o->bind_core_list : j->bind_core_list};
+    if (o->bind_to)
+        bind_to_parse(o->bind_to, &t->bind.to);
+    else if (o->bind_cores)
+        t->bind.to = BIND_CORE;
+}
+
+/* The binding that was asked for can be had as far as this machine can tell. */
+static int check_binding(const struct task *t, struct err *err)
+{
+    uint8_t set[TOPO_CPUS];
+    int i;
+
+    if (t->bind.list && (!*t->bind.list || cpus_parse(t->bind.list, set, TOPO_CPUS)))
+        return err_set(err, ERR_INPUT, "bind-core-list '%s': give numbers of processors, such as 0,2-4,6",
+                       t->bind.list);
+    if (t->bind.list && t->bind.to == BIND_NONE)
+        return err_set(err, ERR_INPUT, "--bind-to none binds nothing, but --bind-core-list names processors; "
+                       "give one of them");
+    for (i = 0; i < t->env.n && t->bind.to > BIND_NONE; i++)
+        if (!strncmp(t->env.item[i], "KMP_AFFINITY=", 13))
+            return err_set(err, ERR_INPUT, "KMP_AFFINITY binds threads too and would undo --bind-to; unset it, or "
+                           "give --bind-to none");
+    return 0;
 }
 
 int task_make(struct task *t, const struct options *o, struct err *err)
@@ -136,8 +163,9 @@ int task_make(struct task *t, const struct options *o, struct err *err)
     take_settings(t, o);
     if (make_identity(t, err))
         return -1;
-    return envlist_build(&t->env, environ, getenv("HOME"), t->cwd, o->export, o->nexports, t->python,
-                         err);
+    if (envlist_build(&t->env, environ, getenv("HOME"), t->cwd, o->export, o->nexports, t->python, err))
+        return -1;
+    return check_binding(t, err);
 }
 
 void task_clear(struct task *t)
@@ -180,6 +208,26 @@ static int hosts_spec(struct hosts *hosts, const char *spec, struct err *err)
     return rc;
 }
 
+/* No list of hosts: this machine, with as many slots as were asked for, else one for each GPU that a program may
+ * use. A filter that names slots may name any: devices_choose knows whether they are there. */
+static int this_machine(struct hosts *hosts, const struct task *t, const struct host_filter *filter,
+                        struct err *err)
+{
+    int gpus = devices_visible(getenv("CUDA_VISIBLE_DEVICES")), slots = 1;
+    char spec[32];
+
+    if (gpus < 0)
+        gpus = devices_count();
+    if (filter->num_slots > 0)
+        slots = filter->num_slots;
+    else if (filter->include && strchr(filter->include, ':'))
+        slots = MOST_SLOTS;
+    else if (gpus > 0 && !t->engine)
+        slots = gpus;
+    snprintf(spec, sizeof spec, "local:%d", slots);
+    return hosts_source(hosts, spec, err);
+}
+
 int task_hosts(const struct task *t, const struct options *o, struct hosts *hosts, struct err *err)
 {
     const struct job *j = &t->job;
@@ -204,14 +252,8 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
         rc = hostfile_read(hosts, j->hostfile, err);
     else if (!access(DEFAULT_HOSTFILE, F_OK))
         rc = hostfile_read(hosts, DEFAULT_HOSTFILE, err);
-    else if (filter.num_slots > 0) {
-        char spec[32];
-
-        snprintf(spec, sizeof spec, "local:%d", filter.num_slots);
-        rc = hosts_source(hosts, spec, err);
-    } else {
-        rc = hosts_source(hosts, "local", err);
-    }
+    else
+        rc = this_machine(hosts, t, &filter, err);
     if (!rc && hosts_filter(hosts, &filter, err)) {
         const char *path = filter.include && filter.include == j->include   ? "launch.include"
                            : filter.exclude && filter.exclude == j->exclude ? "launch.exclude"

@@ -4,6 +4,7 @@
 
 #include "engine/base/job.h"
 #include "hostfile/hostfile.h"
+#include "launcher/binding.h"
 #include "launcher/exportenv.h"
 #include "launcher/options.h"
 #include "launcher/spawn.h"
@@ -24,6 +25,7 @@ struct task {
     int64_t grace_ms, connect_timeout_ms, ping_limit_ms;
     const char *launcher, *master_addr, *interface; /* borrowed from options or job; NULL: not given */
     int master_port;
+    struct binding_ask bind; /* its list is borrowed as well */
 };
 
 /* Reads the job file or looks at the program. o must outlive the task. */

@@ -162,6 +162,12 @@ static void print_summary(const struct front *f)
 
 static int dry_run_said(const struct front *f)
 {
+    struct buf map = BUF_INIT;
+
+    front_print_map(f, &map);
+    writer_put(f->term, f->out[1], map.data, map.len, -1, 0);
+    writer_flush(f->term, -1);
+    buf_clear(&map);
     if (!f->o->quiet)
         log_info("%d rank%s on %d node%s: every check passed, nothing was started (--dry-run)",
                  f->place.world, f->place.world == 1 ? "" : "s", f->place.nodes,

@@ -53,7 +53,8 @@ struct job {
     int64_t threads;  /* compute threads per rank; 0: ENGINE 9's rule */
     int64_t comm_timeout_ms;
     /* [launch] */
-    char *hostfile, *include, *exclude, *launcher, *master_addr, *interface;
+    char *hostfile, *include, *exclude, *launcher, *master_addr, *interface, *bind_core_list;
+    int bind_to; /* enum bind_to of launcher/binding.h */
     int64_t num_nodes, ranks_per_node, master_port, grace_ms, connect_timeout_ms, ping_limit_ms;
 };
 

@@ -151,6 +151,11 @@ const struct setting job_table[] = {
      "MASTER_ADDR; by default the first node's"},
     {"launch.interface", SETTING_STR, F(interface), NULL, NULL, "", 0,
      "network between the ranks: interface or CIDR"},
+    {"launch.bind_to", SETTING_ENUM, F(bind_to), "auto", "auto|none|core|numa|socket", "", 0,
+     "each rank to its share of its host's cores, to one NUMA node, to one socket, or not; auto: core "
+     "where there are enough"},
+    {"launch.bind_core_list", SETTING_STR, F(bind_core_list), NULL, NULL, "", 0,
+     "only these processors of a host, such as 0,2-4,6"},
     {"launch.num_nodes", SETTING_INT, F(num_nodes), "0", "0..1000000", "nodes", 0,
      "first so many hosts; 0: all"},
     {"launch.ranks_per_node", SETTING_INT, F(ranks_per_node), "0", "0..4096", "ranks", 0,

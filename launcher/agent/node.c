@@ -1,13 +1,13 @@
 /* What this node is: the facts of HELLO. Reads /proc, /sys and the interfaces; a file that is not
  * there leaves its field empty or 0. */
 #include "launcher/agent/agent.h"
+#include "launcher/devices.h"
 
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,26 +49,11 @@ static uint64_t read_kb(const char *path, const char *name)
     return kb * 1024;
 }
 
-static int affinity(uint8_t set[CPU_SETSIZE])
-{
-    cpu_set_t mask;
-    int n = 0;
-
-    CPU_ZERO(&mask);
-    if (sched_getaffinity(0, sizeof mask, &mask))
-        CPU_SET(0, &mask);
-    for (int i = 0; i < CPU_SETSIZE; i++) {
-        set[i] = CPU_ISSET(i, &mask) != 0;
-        n += set[i];
-    }
-    return n;
-}
-
 int node_cores(void)
 {
-    uint8_t set[CPU_SETSIZE];
+    uint8_t set[TOPO_CPUS];
 
-    return affinity(set);
+    return topo_allowed(set);
 }
 
 static void add_numa(struct hello *h, int id)
@@ -106,6 +91,27 @@ static int prefix_of(const uint8_t *mask, int bytes)
     return bits;
 }
 
+/* The InfiniBand or RoCE device behind an interface. */
+static char *find_rdma(const char *name)
+{
+    char *path = xasprintf("/sys/class/net/%s/device/infiniband", name), *found = NULL;
+    DIR *d = opendir(path);
+    struct dirent *e;
+
+    while (d && !found && (e = readdir(d)))
+        if (e->d_name[0] != '.') {
+            char *port = xasprintf("/sys/class/net/%s/dev_port", name), *text = read_text(port);
+
+            found = xasprintf("%s:%d", e->d_name, atoi(text) + 1);
+            free(text);
+            free(port);
+        }
+    if (d)
+        closedir(d);
+    free(path);
+    return found ? found : xstrdup("");
+}
+
 static void add_iface(struct hello *h, const struct ifaddrs *a)
 {
     int v6 = a->ifa_addr->sa_family == AF_INET6;
@@ -126,6 +132,7 @@ static void add_iface(struct hello *h, const struct ifaddrs *a)
     f->address = xstrdup(text);
     f->prefix = a->ifa_netmask ? prefix_of(mask, v6 ? 16 : 4) : 0;
     f->loopback = (a->ifa_flags & IFF_LOOPBACK) != 0;
+    f->rdma = find_rdma(a->ifa_name);
 }
 
 /* Up, with an address that reaches beyond the link. */
@@ -147,17 +154,16 @@ static void find_ifaces(struct hello *h)
     freeifaddrs(all);
 }
 
-static int count_devices(void)
+/* "3.4.5.6 51000 10.0.0.2 22": the third word is ours, as the front end (or its bastion) knows us. */
+static char *ssh_address(void)
 {
-    DIR *d = opendir("/dev");
-    struct dirent *e;
-    int n = 0;
+    const char *p = getenv("SSH_CONNECTION");
 
-    while (d && (e = readdir(d)))
-        n += strncmp(e->d_name, "nvidia", 6) == 0 && e->d_name[6] >= '0' && e->d_name[6] <= '9';
-    if (d)
-        closedir(d);
-    return n;
+    for (int i = 0; p && i < 2; i++) {
+        p = strchr(p, ' ');
+        p += p != NULL;
+    }
+    return p ? xstrndup(p, strcspn(p, " ")) : xstrdup("");
 }
 
 /* Bound, never listening: bind(0) of others does not get it, a rank with SO_REUSEADDR can listen
@@ -204,7 +210,8 @@ char *node_rank_program(void)
 
 void node_hello(struct hello *h)
 {
-    uint8_t set[CPU_SETSIZE];
+    const char *mask = getenv("CUDA_VISIBLE_DEVICES");
+    uint8_t set[TOPO_CPUS];
     struct buf cpus = BUF_INIT;
     struct utsname u;
     char cwd[4096];
@@ -219,14 +226,18 @@ void node_hello(struct hello *h)
     h->boot_id = read_text("/proc/sys/kernel/random/boot_id");
     h->cwd = xstrdup(getcwd(cwd, sizeof cwd) ? cwd : "");
     h->pid = getpid();
-    h->cores = affinity(set);
-    cpus_print(set, CPU_SETSIZE, &cpus);
+    h->cores = topo_allowed(set);
+    cpus_print(set, TOPO_CPUS, &cpus);
     h->cpus = buf_detach(&cpus);
     h->mem_bytes = read_kb("/proc/meminfo", "MemTotal");
     h->mem_available_bytes = read_kb("/proc/meminfo", "MemAvailable");
-    h->devices = count_devices();
+    h->devices = devices_count();
+    h->device_mask = xstrdup(mask ? mask : "");
+    h->masked = mask != NULL;
+    h->toward = ssh_address();
     h->port = hold_port();
     h->rank_program = node_rank_program();
     find_ifaces(h);
     find_numa(h);
+    topo_read(&h->topo, "/sys", set);
 }

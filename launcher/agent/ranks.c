@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,22 +121,22 @@ static void child_oom_score(void)
     close(fd);
 }
 
+/* Not the C library's call: its fixed set ends at 1,024 processors. */
 static int child_bind(const char *cpus)
 {
-    uint8_t set[CPU_SETSIZE];
-    cpu_set_t mask;
+    unsigned long bits[TOPO_CPUS / 8 / sizeof(unsigned long)] = {0};
+    const int per = 8 * (int)sizeof *bits;
+    uint8_t set[TOPO_CPUS];
 
     if (!*cpus)
         return 0;
-    if (cpus_parse(cpus, set, CPU_SETSIZE)) {
+    if (cpus_parse(cpus, set, TOPO_CPUS)) {
         errno = EINVAL;
         return -1;
     }
-    CPU_ZERO(&mask);
-    for (int i = 0; i < CPU_SETSIZE; i++)
-        if (set[i])
-            CPU_SET(i, &mask);
-    return sched_setaffinity(0, sizeof mask, &mask);
+    for (int c = 0; c < TOPO_CPUS; c++)
+        bits[c / per] |= (unsigned long)set[c] << (c % per);
+    return syscall(SYS_sched_setaffinity, 0, sizeof bits, bits) < 0 ? -1 : 0;
 }
 
 static void child_run(const struct plan *p) __attribute__((noreturn));
@@ -287,8 +286,8 @@ static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct 
             return -1;
     }
     p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1,
-                          t->agent->cores, environ, err);
-    return p->env ? 0 : -1;
+                          t->agent->cores, environ);
+    return 0;
 }
 
 static void close_all(const int fd[PLAN_FDS])

@@ -127,7 +127,7 @@ struct spawn driver_table(struct driver *d, int n, char **argv)
                       .nranks = n};
 
     for (int i = 0; i < n; i++)
-        rank[i] = (struct spawn_rank){i, i, -1, ""};
+        rank[i] = (struct spawn_rank){i, i, 0, ""};
     while (argv[s.argc])
         s.argc++;
     d->n = n;

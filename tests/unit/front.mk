@@ -1,4 +1,4 @@
-FRONT_TESTS = tests/unit/test_address tests/unit/test_exportenv tests/unit/test_jobstate tests/unit/test_kv \
+FRONT_TESTS = tests/unit/test_address tests/unit/test_binding tests/unit/test_devices tests/unit/test_exportenv tests/unit/test_jobstate tests/unit/test_kv \
 	tests/unit/test_magic tests/unit/test_options tests/unit/test_output tests/unit/test_place \
 	tests/unit/test_progress
 if HAVE_CMOCKA
@@ -9,6 +9,10 @@ FRONT_TEST_CFLAGS = $(CMOCKA_TEST_CFLAGS) $(UV_CFLAGS)
 FRONT_TEST_LIBS = $(FRONT_LIBS) $(CMOCKA_LIBS)
 tests_unit_test_address_CFLAGS = $(FRONT_TEST_CFLAGS)
 tests_unit_test_address_LDADD = $(FRONT_TEST_LIBS)
+tests_unit_test_binding_CFLAGS = $(FRONT_TEST_CFLAGS)
+tests_unit_test_binding_LDADD = $(FRONT_TEST_LIBS)
+tests_unit_test_devices_CFLAGS = $(FRONT_TEST_CFLAGS)
+tests_unit_test_devices_LDADD = $(FRONT_TEST_LIBS)
 tests_unit_test_exportenv_CFLAGS = $(FRONT_TEST_CFLAGS)
 tests_unit_test_exportenv_LDADD = $(FRONT_TEST_LIBS)
 tests_unit_test_jobstate_CFLAGS = $(FRONT_TEST_CFLAGS)

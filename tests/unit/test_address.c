@@ -10,17 +10,17 @@
 
 #include <string.h>
 
-#define LO {"lo", "127.0.0.1", 8, 1}
+#define LO {"lo", "127.0.0.1", 8, 1, ""}
 #define NODE(host, boot, ifaces) \
     {.hostname = host, .boot_id = boot, .iface = ifaces, .nifaces = sizeof ifaces / sizeof ifaces[0]}
 
-static struct hello_iface one[] = {LO, {"docker0", "172.17.0.1", 16, 0}, {"eth0", "192.168.7.1", 24, 0},
-                                   {"ib0", "10.1.0.1", 16, 0}};
-static struct hello_iface two[] = {LO, {"docker0", "172.17.0.1", 16, 0}, {"ib0", "10.1.0.2", 16, 0},
-                                   {"eth9", "192.168.8.2", 24, 0}};
-static struct hello_iface virt[] = {LO, {"weird", "192.168.7.1", 24, 0}, {"ib0", "10.1.0.3", 16, 0}};
-static struct hello_iface far[] = {LO, {"eth0", "203.0.113.9", 24, 0}};
-static struct hello_iface none[] = {LO, {"docker0", "172.17.0.1", 16, 0}};
+static struct hello_iface one[] = {LO, {"docker0", "172.17.0.1", 16, 0, ""}, {"eth0", "192.168.7.1", 24, 0, ""},
+                                   {"ib0", "10.1.0.1", 16, 0, ""}};
+static struct hello_iface two[] = {LO, {"docker0", "172.17.0.1", 16, 0, ""}, {"ib0", "10.1.0.2", 16, 0, ""},
+                                   {"eth9", "192.168.8.2", 24, 0, ""}};
+static struct hello_iface virt[] = {LO, {"weird", "192.168.7.1", 24, 0, ""}, {"ib0", "10.1.0.3", 16, 0, ""}};
+static struct hello_iface far[] = {LO, {"eth0", "203.0.113.9", 24, 0, ""}};
+static struct hello_iface none[] = {LO, {"docker0", "172.17.0.1", 16, 0, ""}};
 static const char *const names[] = {"a", "b", "c"};
 
 static void common(void **state)
@@ -43,6 +43,40 @@ static void common(void **state)
     p[1] = &h[2];
     assert_int_equal(address_choose(p, names, 2, NULL, a, &err), 0);
     assert_string_equal(a[0].address, "10.1.0.1");
+    address_clear(a, 2);
+}
+
+/* Of two networks that all have, that by which the front end came; without one in common, each node's own. */
+static void toward(void **state)
+{
+    static struct hello_iface a0[] = {LO, {"eth0", "10.1.0.1", 24, 0, ""}, {"ib0", "10.2.0.1", 24, 0, "mlx5_0:1"}};
+    static struct hello_iface b0[] = {LO, {"eth0", "10.1.0.2", 24, 0, ""}, {"ib0", "10.2.0.2", 24, 0, "mlx5_1:1"}};
+    static struct hello_iface a1[] = {LO, {"vpn0", "100.64.0.1", 32, 0, ""}, {"eth0", "10.128.0.1", 32, 0, ""}};
+    static struct hello_iface b1[] = {LO, {"vpn0", "100.64.0.2", 32, 0, ""}, {"eth0", "10.128.0.2", 32, 0, ""}};
+    struct hello h[] = {NODE("a", "1", a0), NODE("b", "2", b0), NODE("a", "1", a1), NODE("b", "2", b1)};
+    const struct hello *p[] = {&h[0], &h[1]}, *q[] = {&h[2], &h[3]};
+    struct address a[2];
+    struct err err = ERR_INIT;
+    (void)state;
+
+    assert_int_equal(address_choose(p, names, 2, NULL, a, &err), 0);
+    assert_string_equal(a[0].address, "10.1.0.1");
+    address_clear(a, 2);
+    h[0].toward = "10.2.0.1";
+    h[1].toward = "10.2.0.2";
+    assert_int_equal(address_choose(p, names, 2, NULL, a, &err), 0);
+    assert_string_equal(a[0].address, "10.2.0.1");
+    assert_string_equal(a[1].rdma, "mlx5_1:1");
+    address_clear(a, 2);
+    h[0].toward = "172.17.0.1"; /* an address that is none of its own: a port that is forwarded */
+    assert_int_equal(address_choose(p, names, 2, NULL, a, &err), 0);
+    assert_string_equal(a[0].address, "10.1.0.1");
+    address_clear(a, 2);
+    h[2].toward = "10.128.0.1"; /* /32 addresses, as some clouds give them */
+    h[3].toward = "10.128.0.2";
+    assert_int_equal(address_choose(q, names, 2, NULL, a, &err), 0);
+    assert_string_equal(a[0].address, "10.128.0.1");
+    assert_string_equal(a[1].interface, "eth0");
     address_clear(a, 2);
 }
 
@@ -107,7 +141,8 @@ static void apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(common), cmocka_unit_test(wanted),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(common), cmocka_unit_test(toward),
+                                       cmocka_unit_test(wanted),
                                        cmocka_unit_test(one_machine), cmocka_unit_test(apart)};
 
     return cmocka_run_group_tests_name("address", tests, NULL, NULL);

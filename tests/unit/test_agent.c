@@ -335,7 +335,7 @@ static void heard_while_starting(void **state)
     driver_begin(&d);
     s = driver_table(&d, 1, argv);
     for (int i = 0; i < 1000; i++)
-        rank[i] = (struct spawn_rank){i, i, -1, ""};
+        rank[i] = (struct spawn_rank){i, i, 0, ""};
     s.rank = rank;
     s.node_of = node_of;
     s.world = s.nranks = 1000;

@@ -89,7 +89,7 @@ static int node_of[] = {0, 0, 1};
 
 static struct spawn example(void)
 {
-    static struct spawn_rank rank[] = {{0, 0, 2, "0-1"}, {1, 1, -1, ""}};
+    static struct spawn_rank rank[] = {{0, 0, 2, "0-1"}, {1, 1, 0, ""}};
     struct spawn s = {.job_id = "j1",
                       .host = "n0",
                       .restarts = 2,
@@ -104,7 +104,6 @@ static struct spawn example(void)
                       .grace_ms = 3000,
                       .ping_limit_ms = 10000,
                       .check_ms = 60000,
-                      .threads = 4,
                       .engine = 1,
                       .pass_local_rank = 1,
                       .stdin_rank = 1,
@@ -117,7 +116,9 @@ static struct spawn example(void)
                       .job = (uint8_t *)"[run]\nseed = 1\n",
                       .job_len = 15,
                       .rank = rank,
-                      .nranks = 2};
+                      .nranks = 2,
+                      .devices = "4,GPU-a",
+                      .rdma = "mlx5_0:1"};
 
     memset(s.key, 0xab, sizeof s.key);
     return s;
@@ -140,8 +141,10 @@ static void spawn_survives(void **state)
     assert_int_equal(out.umask, 027);
     assert_int_equal(out.key[31], 0xab);
     assert_int_equal(out.job_len, 15);
-    assert_int_equal(out.rank[1].device, -1);
+    assert_int_equal(out.rank[0].threads, 2);
     assert_string_equal(out.rank[0].cpus, "0-1");
+    assert_string_equal(out.devices, "4,GPU-a");
+    assert_string_equal(out.rdma, "mlx5_0:1");
     spawn_put(&again, &out);
     assert_int_equal(again.len, b.len);
     assert_memory_equal(again.data, b.data, b.len);
@@ -202,8 +205,9 @@ static void spawn_contradictions(void **state)
 
 static void hello_survives(void **state)
 {
-    struct hello_iface iface[] = {{"eth0", "10.0.0.1", 24, 0}, {"lo", "127.0.0.1", 8, 1}};
+    struct hello_iface iface[] = {{"eth0", "10.0.0.1", 24, 0, "mlx5_0:1"}, {"lo", "127.0.0.1", 8, 1, ""}};
     struct hello_numa numa[] = {{0, "0-1", 1u << 30}};
+    struct topo_cpu cpus[] = {{0, 0, 0, 0}, {1, 0, 0, 0}};
     struct hello in = {.build_id = (char *)build_id(),
                        .machine = "x86_64",
                        .kernel = "6.1",
@@ -221,7 +225,11 @@ static void hello_survives(void **state)
                        .iface = iface,
                        .nifaces = 2,
                        .numa = numa,
-                       .nnuma = 1};
+                       .nnuma = 1,
+                       .topo = {cpus, 2, NULL, 0},
+                       .device_mask = "MIG-a",
+                       .masked = 1,
+                       .toward = "10.0.0.1"};
     struct hello out;
     struct err err = ERR_INIT;
     struct buf b = BUF_INIT;
@@ -232,6 +240,11 @@ static void hello_survives(void **state)
     assert_int_equal(out.iface[1].loopback, 1);
     assert_true(out.mem_bytes == 5ull << 32);
     assert_string_equal(out.numa[0].cpus, "0-1");
+    assert_int_equal(out.topo.n, 2);
+    assert_string_equal(out.iface[0].rdma, "mlx5_0:1");
+    assert_string_equal(out.device_mask, "MIG-a");
+    assert_int_equal(out.masked, 1);
+    assert_string_equal(out.toward, "10.0.0.1");
     hello_clear(&out);
     buf_reset(&b);
     in.build_id = "0.0.0-other";

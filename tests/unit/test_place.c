@@ -1,4 +1,4 @@
-/* Placement: every rank once, in order; processors split without gap or overlap. */
+/* Placement: every rank once, in order. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -6,9 +6,7 @@
 
 #include <cmocka.h>
 
-#include "engine/base/buf.h"
 #include "launcher/place.h"
-#include "launcher/spawn.h"
 
 #include <string.h>
 
@@ -52,44 +50,9 @@ static void too_many(void **state)
     hosts_clear(&h);
 }
 
-static void cpus_split(void **state)
-{
-    uint8_t all[64], part[64];
-    int n, i, c, most, least, count, got[64];
-    struct buf b = BUF_INIT;
-    (void)state;
-
-    assert_int_equal(cpus_parse("0-3,8-13,40", all, 64), 0);
-    for (n = 1; n <= 11; n++) {
-        memset(got, 0, sizeof got);
-        most = 0;
-        least = 64;
-        for (i = 0; i < n; i++) {
-            buf_reset(&b);
-            assert_int_equal(place_cpus("0-3,8-13,40", i, n, &b), 0);
-            assert_int_equal(cpus_parse(buf_str(&b), part, 64), 0);
-            for (c = count = 0; c < 64; c++) {
-                got[c] += part[c];
-                count += part[c];
-            }
-            most = count > most ? count : most;
-            least = count < least ? count : least;
-        }
-        for (c = 0; c < 64; c++)
-            assert_int_equal(got[c], all[c]);
-        assert_true(most - least <= 1);
-    }
-    buf_reset(&b);
-    assert_int_equal(place_cpus("0-3", 0, 5, &b), 0); /* more ranks than processors: unbound */
-    assert_int_equal(b.len, 0);
-    assert_int_equal(place_cpus("0-", 0, 1, &b), -1);
-    buf_clear(&b);
-}
-
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_once), cmocka_unit_test(too_many),
-                                       cmocka_unit_test(cpus_split)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_once), cmocka_unit_test(too_many)};
 
     return cmocka_run_group_tests_name("place", tests, NULL, NULL);
 }
