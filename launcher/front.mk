@@ -7,12 +7,14 @@ libfront_a_SOURCES = \
 	launcher/rundir.c launcher/rundir.h \
 	launcher/control.c launcher/control.h launcher/frontctl.c \
 	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
-	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/verdict.c \
+	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/task_torch.c launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \
 	launcher/keeper.c launcher/keeper.h launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \
 	launcher/writer.c launcher/writer.h \
 	launcher/magic.c launcher/magic.h \
-	launcher/options.c launcher/options.h \
+	launcher/options.c launcher/options.h launcher/options_table.h launcher/options_torch.c \
+	launcher/torchlog.c launcher/torchlog.h \
+	launcher/pidfile.c launcher/pidfile.h \
 	launcher/pipechan.c launcher/pipechan.h \
 	launcher/place.c launcher/place.h launcher/planmap.c launcher/planmap.h launcher/siting.c \
 	launcher/programs.c launcher/programs.h \

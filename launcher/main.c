@@ -2,6 +2,7 @@
 #include "engine/base/log.h"
 #include "launcher/front.h"
 #include "launcher/keeper.h"
+#include "launcher/pidfile.h"
 #include "launcher/subcommands.h"
 
 #include <stdio.h>
@@ -48,15 +49,18 @@ static int run(const struct options *o)
 {
     struct run r = {.o = o};
     struct err err = ERR_INIT;
+    char *pid_file = NULL;
     int status;
 
     if (!task_make(&r.task, o, &err) && !task_hosts(&r.task, o, &r.hosts, &err) &&
-        (r.ops = task_spawner(&r.task, &r.hosts, &err))) {
+        (r.ops = task_spawner(&r.task, &r.hosts, &err)) &&
+        (!o->save_pid || !pidfile_make(&pid_file, &err))) {
         status = keeper_run(work, &r);
     } else {
         log_error("%s", err.text);
         status = err_exit_code(&err);
     }
+    pidfile_remove(pid_file);
     hosts_clear(&r.hosts);
     task_clear(&r.task);
     return status;

@@ -8,42 +8,12 @@
 
 #include "engine/base/log.h"
 #include "engine/base/parse.h"
+#include "launcher/options_table.h"
 
-#include <stddef.h>
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum option_kind {
-    OPT_FLAG,    /* int = 1 */
-    OPT_INT,     /* int in lo..hi */
-    OPT_MS,      /* int64_t milliseconds */
-    OPT_STR,     /* char *, not empty */
-    OPT_WORD,    /* char *, one of the words in extra ("a|b") */
-    OPT_LIST,    /* char **, one more element */
-    OPT_SET,     /* PATH=VALUE into set */
-    OPT_ROW,     /* value of the setting whose path is extra */
-    OPT_NOTHING, /* accepted, no effect; extra says why */
-    OPT_REFUSED, /* extra says why */
-    OPT_HELP,
-    OPT_VERSION,
-};
-
-struct option_row {
-    const char *name; /* with '-' between words; NULL: a heading of --help, which is help */
-    char letter;      /* 0: none */
-    enum option_kind kind;
-    size_t offset;
-    int64_t lo, hi;
-    const char *arg;   /* what --help calls the value; NULL: the flag takes none */
-    const char *extra; /* by kind */
-    const char *help;
-};
-
-#define AT(field) offsetof(struct options, field)
-#define HEAD(text) {NULL, 0, OPT_FLAG, 0, 0, 0, NULL, NULL, text}
-#define REFUSED(name, arg, why) {name, 0, OPT_REFUSED, 0, 0, 0, arg, why, NULL}
-#define NOTHING(name, why) {name, 0, OPT_NOTHING, 0, 0, 0, NULL, why, NULL}
 
 static const struct option_row rows[] = {
     HEAD("Where to run"),
@@ -85,7 +55,7 @@ static const struct option_row rows[] = {
     {"topology", 0, OPT_STR, AT(topology), 0, 0, "WHAT", NULL,
      "plan: every host is like this hwloc XML file or description ('package:2 numa:2 core:8 pu:2')"},
     HEAD("What to run"),
-    {"module", 0, OPT_FLAG, AT(module), 0, 0, NULL, NULL, "run the program as python3 -u -m NAME"},
+    {"module", 'm', OPT_FLAG, AT(module), 0, 0, NULL, NULL, "run the program as python3 -u -m NAME"},
     {"no-python", 0, OPT_FLAG, AT(no_python), 0, 0, NULL, NULL,
      "run a .py file as it is, not under python3"},
     {"no-local-rank", 0, OPT_FLAG, AT(no_local_rank), 0, 0, NULL, NULL,
@@ -119,31 +89,38 @@ static const struct option_row rows[] = {
      "between TERM and KILL (default 30s)"},
     {"signal", 0, OPT_STR, AT(signal), 0, 0, "NAME", NULL,
      "kill: TERM (default), INT, HUP, KILL, USR1 or USR2"},
+    {"save-pid", 0, OPT_FLAG, AT(save_pid), 0, 0, NULL, NULL,
+     "while it runs, keep ds-launch's process number in /tmp/PID.deepspeed"},
     {"dry-run", 0, OPT_FLAG, AT(dry_run), 0, 0, NULL, NULL,
      "connect, check everything on every node, start no rank"},
     {"version", 'V', OPT_VERSION, 0, 0, 0, NULL, NULL, "print the version and end"},
     {"help", 'h', OPT_HELP, 0, 0, 0, NULL, NULL, "print this and end"},
-    NOTHING("force-multi", "one host and many take the same path here"),
-    NOTHING("no-ssh-check", "every host is tried by connecting to it, there is no separate check"),
-    REFUSED("no-ssh", NULL, "agents are started by ds-launch; give --launcher exec with the command that reaches a host"),
-    REFUSED("node-rank", "N", "it belongs to --no_ssh, where every node has its own launcher; one ds-launch starts all nodes"),
-    REFUSED("save-pid", NULL, "a run's host, pid and state stand in job.json of its run folder"),
-    REFUSED("autotuning", "MODE", "there is no autotuner yet"),
-    REFUSED("elastic-training", NULL, "jobs that change size are not supported yet"),
-    REFUSED("min-elastic-nodes", "N", "jobs that change size are not supported yet"),
-    REFUSED("max-elastic-nodes", "N", "jobs that change size are not supported yet"),
+    NOTHING("force-multi", NULL, "one host and many take the same path here"),
+    NOTHING("no-ssh-check", NULL, "every host is tried by connecting to it, there is no separate check"),
+    REFUSED("no-ssh", NULL, "type this once, not per node: agents are started by ds-launch; give --launcher exec with the command that reaches a host"),
+    REFUSED("autotuning", "MODE", "trial runs and the choice among them are not part of a launch; start each trial with --set PATH=VALUE"),
+    REFUSED("elastic-training", NULL, "a job keeps its size; --max-restarts starts all ranks again after a failure"),
+    REFUSED("min-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
+    REFUSED("max-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
     REFUSED("venv-script", "FILE", "activate the environment before ds-launch: PATH and VIRTUAL_ENV can be carried by --export"),
 };
 
-#define NROWS ((int)(sizeof rows / sizeof rows[0]))
+#define NOWN ((int)(sizeof rows / sizeof rows[0]))
+
+/* Row i of both tables, NULL behind the last. */
+static const struct option_row *row_at(int i)
+{
+    return i < NOWN ? &rows[i] : i < NOWN + options_torch_n ? &options_torch_rows[i - NOWN] : NULL;
+}
 
 const char *options_name(int i)
 {
+    const struct option_row *r;
     int j;
 
-    for (j = 0; j < NROWS; j++)
-        if (rows[j].name && i-- == 0)
-            return rows[j].name;
+    for (j = 0; (r = row_at(j)); j++)
+        if (r->name && i-- == 0)
+            return r->name;
     return NULL;
 }
 
@@ -162,27 +139,29 @@ static int same_name(const char *row, const char *given, size_t n)
 
 static const struct option_row *find_long(const char *name, size_t n)
 {
+    const struct option_row *r;
     int i;
 
-    for (i = 0; i < NROWS; i++)
-        if (rows[i].name && same_name(rows[i].name, name, n))
-            return &rows[i];
+    for (i = 0; (r = row_at(i)); i++)
+        if (r->name && same_name(r->name, name, n))
+            return r;
     return NULL;
 }
 
 static const struct option_row *find_letter(char c)
 {
+    const struct option_row *r;
     int i;
 
-    for (i = 0; i < NROWS; i++)
-        if (rows[i].name && rows[i].letter == c)
-            return &rows[i];
+    for (i = 0; (r = row_at(i)); i++)
+        if (r->name && r->letter == c)
+            return r;
     return NULL;
 }
 
 static int unknown_flag(const char *word, size_t n, struct err *err)
 {
-    const char *names[NROWS + 1], *near;
+    const char **names = xcalloc((size_t)(NOWN + options_torch_n) + 1, sizeof *names), *near;
     char *given = xstrndup(word, n);
     int i, count = 0;
     char *p;
@@ -194,12 +173,14 @@ static int unknown_flag(const char *word, size_t n, struct err *err)
         count++;
     near = nearest_word(given + strspn(given, "-"), names, (size_t)count);
     free(given);
+    free(names);
     return err_set(err, ERR_INPUT, "unknown option %.*s%s%s; see ds-launch --help", (int)n, word,
                    near ? ", did you mean --" : "", near ? near : "");
 }
 
 static void help(struct buf *out)
 {
+    const struct option_row *r;
     int i;
 
     buf_adds(out, "Usage: ds-launch [OPTION...] JOB.ini\n"
@@ -208,8 +189,7 @@ static void help(struct buf *out)
                   "       ds-launch ps | kill [--signal NAME] JOB\n"
                   "       ds-launch data|ckpt|sample|lr ARGUMENT...\n\n"
                   "Trains a job, or starts a program, on every host of a hostfile at once.\n");
-    for (i = 0; i < NROWS; i++) {
-        const struct option_row *r = &rows[i];
+    for (i = 0; (r = row_at(i)); i++) {
         struct buf left = BUF_INIT;
 
         if (!r->name) {
@@ -224,7 +204,7 @@ static void help(struct buf *out)
         buf_clear(&left);
     }
     buf_adds(out, "\nFlags may be spelled with - or _. Times are 30s, 500ms, 2m.\n"
-                  "Options of DeepSpeed without a use here are refused with the reason.\n");
+                  "Options of deepspeed and torchrun without a use here are refused with the reason.\n");
 }
 
 static int bad_value(const struct option_row *r, const char *v, const char *wants, struct err *err)
@@ -275,9 +255,32 @@ static int store_word(struct options *o, const struct option_row *r, const char 
         if (strlen(v) == n && !strncmp(p, v, n))
             return store_str(o, r, v, err);
     }
-    if (!strcmp(r->name, "launcher") && !strcmp(v, "pdsh"))
-        return bad_value(r, v, "use ssh, which needs no pdsh", err);
     return err_set(err, ERR_INPUT, "--%s %s: give one of %s", r->name, v, r->extra);
+}
+
+/* deepspeed's names in any case: pdsh reaches its hosts over SSH, and so does ssh; the others hand the start of
+ * the ranks to another program. */
+static int store_launcher(struct options *o, const struct option_row *r, const char *v, struct buf *warn,
+                          struct err *err)
+{
+    static const char *const starters[] = {"openmpi", "mvapich", "mpich", "impi", NULL};
+    char *word = xstrdup(v), *p;
+    int i, rc;
+
+    for (p = word; *p; p++)
+        *p = (char)tolower((unsigned char)*p);
+    for (i = 0; starters[i]; i++)
+        if (!strcmp(word, starters[i])) {
+            free(word);
+            return bad_value(r, v, "there is no mpirun in between, ds-launch starts the ranks itself; use ssh", err);
+        }
+    if (!strcmp(word, "pdsh")) {
+        buf_adds(warn, "--launcher pdsh: hosts are reached over SSH without pdsh (--launcher ssh)\n");
+        strcpy(word, "ssh");
+    }
+    rc = store_word(o, r, word, err);
+    free(word);
+    return rc;
 }
 
 static int store_set(struct options *o, const char *v, struct err *err)
@@ -320,7 +323,7 @@ static int store(struct options *o, const struct option_row *r, const char *v, s
     case OPT_STR:
         return store_str(o, r, v, err);
     case OPT_WORD:
-        return store_word(o, r, v, err);
+        return r->offset == AT(launcher) ? store_launcher(o, r, v, warn, err) : store_word(o, r, v, err);
     case OPT_LIST:
         o->export = xrealloc(o->export, (size_t)(o->nexports + 1) * sizeof *o->export);
         o->export[o->nexports++] = xstrdup(v);
@@ -334,6 +337,8 @@ static int store(struct options *o, const struct option_row *r, const char *v, s
         return 0;
     case OPT_REFUSED:
         return err_set(err, ERR_INPUT, "--%s is not supported: %s", r->name, r->extra);
+    case OPT_TORCH:
+        return options_torch_store(o, r, v, warn, err);
     case OPT_HELP:
         help(out);
         return 1;
@@ -401,7 +406,7 @@ static int check(const struct options *o, struct err *err)
     if (o->launcher && !strcmp(o->launcher, "exec") && !o->launcher_args)
         return err_set(err, ERR_INPUT, "--launcher exec needs --launcher-args with the command that "
                        "starts ds-agent on %%h, for example 'docker exec -i %%h ds-agent'");
-    return 0;
+    return options_torch_check(o, err);
 }
 
 int options_parse(struct options *o, int argc, char **argv, struct buf *out, struct buf *warn,
@@ -492,5 +497,6 @@ void options_clear(struct options *o)
         free(o->argv[k]);
     free(o->argv);
     settings_rows_clear(&o->set);
+    options_torch_clear(&o->torch);
     memset(o, 0, sizeof *o);
 }

@@ -6,7 +6,20 @@
 #include "engine/base/err.h"
 #include "engine/base/settings.h"
 
+/* torchrun's words (options_torch.c). */
+enum { NPROC_NONE = 0, NPROC_AUTO = -1, NPROC_GPU = -2, NPROC_CPU = -3 };
+struct torch_options {
+    int used;                 /* one of the words that say how many ranks: no --local_rank is appended */
+    int nodes_min, nodes_max; /* --nnodes; 0: not given */
+    int nproc;                /* ranks on every node, or one of NPROC_* */
+    int standalone, max_restarts;
+    int64_t join_ms;          /* of --rdzv-conf; 0: not given */
+    char *run_id, *role, *local_addr;              /* NULL: not given */
+    char *log_dir, *redirects, *tee, *ranks_shown; /* NULL: not given */
+};
+
 struct options {
+    struct torch_options torch;
     /* who */
     char *hostfile, *hosts, *include, *exclude;
     int num_nodes, ranks_per_node; /* -1: not given */
@@ -30,7 +43,7 @@ struct options {
     char *prefix_style; /* none, rank, host; NULL: not given */
     char *log_dir, *run_dir;
     int quiet; char *log_level;
-    int dry_run;
+    int dry_run, save_pid;
     /* what to run */
     struct settings_rows set; /* --set PATH=VALUE and job-file overrides (--resume, --init-from) */
     char *deepspeed_config;   /* the job as a DeepSpeed JSON file */

@@ -114,7 +114,10 @@ static void take_settings(struct task *t, const struct options *o)
     t->connect_timeout_ms = first_given(o->connect_timeout_ms, t->engine ? j->connect_timeout_ms : 30000);
     t->ping_limit_ms = first_given(o->ping_limit_ms, t->engine ? j->ping_limit_ms : 10000);
     t->launcher = o->launcher ? o->launcher : j->launcher;
-    t->master_addr = o->master_addr ? o->master_addr : j->master_addr;
+    t->master_addr = o->master_addr ? o->master_addr
+                     : o->torch.local_addr ? o->torch.local_addr : j->master_addr;
+    if (o->torch.join_ms && o->connect_timeout_ms < 0)
+        t->connect_timeout_ms = o->torch.join_ms;
     t->interface = o->interface ? o->interface : j->interface;
     t->master_port = o->master_port ? o->master_port : (int)j->master_port;
     t->bind = (struct binding_ask){(enum bind_to)j->bind_to,
@@ -233,6 +236,7 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
     const struct job *j = &t->job;
     struct host_filter filter = {o->include ? o->include : j->include,
                                  o->exclude ? o->exclude : j->exclude, o->num_nodes, o->ranks_per_node};
+    struct host_filter local; /* where no hostfile is named */
     int rc;
 
     memset(hosts, 0, sizeof *hosts);
@@ -244,8 +248,13 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
         filter.num_nodes = (int)j->num_nodes;
     if (filter.num_slots < 0 && j->ranks_per_node > 0)
         filter.num_slots = (int)j->ranks_per_node;
+    local = filter;
+    if (o->torch.nproc < 0)
+        local.num_slots = torch_slots(o);
     if (o->hosts)
         rc = hosts_spec(hosts, o->hosts, err);
+    else if (o->torch.standalone)
+        rc = this_machine(hosts, t, &local, err);
     else if (o->hostfile)
         rc = hostfile_read(hosts, o->hostfile, err);
     else if (j->hostfile)
@@ -253,7 +262,7 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
     else if (!access(DEFAULT_HOSTFILE, F_OK))
         rc = hostfile_read(hosts, DEFAULT_HOSTFILE, err);
     else
-        rc = this_machine(hosts, t, &filter, err);
+        rc = this_machine(hosts, t, &local, err);
     if (!rc && hosts_filter(hosts, &filter, err)) {
         const char *path = filter.include && filter.include == j->include   ? "launch.include"
                            : filter.exclude && filter.exclude == j->exclude ? "launch.exclude"
@@ -265,7 +274,7 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
                            t->rows.row[i].where, path);
         return -1;
     }
-    return rc;
+    return rc ? rc : torch_hosts(o, hosts, err);
 }
 
 static int is_here(const char *name)

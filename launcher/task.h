@@ -38,4 +38,9 @@ const struct spawner_ops *task_spawner(const struct task *t, const struct hosts 
                                        struct err *err);
 void task_clear(struct task *t);
 
+/* task_torch.c. The ranks on this machine that --nproc-per-node auto, gpu or cpu means; at least 1. */
+int torch_slots(const struct options *o);
+/* What is left for the hosts once they are known: --nproc-per-node in words, --nnodes MIN:MAX, --local-addr. */
+int torch_hosts(const struct options *o, struct hosts *hosts, struct err *err);
+
 #endif

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "launcher/options.h"
+#include "launcher/torchlog.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -122,12 +123,28 @@ static void bad(void **state)
         {"ds-launch -i a -e b p", "exclude each other"},
         {"ds-launch -i a --num_gpus 2 p", "cannot be given together"},
         {"ds-launch --module --no_python p", "exclude each other"},
-        {"ds-launch --launcher pdsh p", "use ssh"},
-        {"ds-launch --launcher openmpi p", "one of local|exec|ssh"},
+        {"ds-launch --launcher OpenMPI p", "use ssh"},
+        {"ds-launch --launcher rsh p", "one of local|exec|ssh"},
+        {"ds-launch --node_rank 0 p", "type this once, not per node"},
+        {"ds-launch --rdzv-endpoint=a:1 p", "type this once, not per node"},
+        {"ds-launch --nnodes 0 p", "from 1 to"},
+        {"ds-launch --nnodes 3:2 p", "above the largest"},
+        {"ds-launch --nnodes 2: p", "MIN:MAX"},
+        {"ds-launch --nproc-per-node many p", "auto, gpu, cpu"},
+        {"ds-launch --max-restarts -1 p", "whole number"},
+        {"ds-launch --rdzv-backend etcd-v2 p", "asks no store"},
+        {"ds-launch --rdzv-conf keep_alive_interval=3 p", "not supported"},
+        {"ds-launch --rdzv-conf join_timeout p", "KEY=VALUE"},
+        {"ds-launch --tee 4 p", "1 (stdout)"},
+        {"ds-launch -r 0:1, p", "LOCAL_RANK:WHICH"},
+        {"ds-launch --redirects 0:4 p", "LOCAL_RANK:WHICH"},
+        {"ds-launch --local-ranks-filter 1,x p", "local ranks"},
+        {"ds-launch --standalone -H hf p", "excludes --hostfile"},
+        {"ds-launch --standalone --nnodes 2 p", "one node"},
+        {"ds-launch --run-path p", "not supported"},
         {"ds-launch --launcher exec p", "needs --launcher-args"},
         {"ds-launch --launcher_args x p", "belongs to --launcher exec"},
         {"ds-launch --elastic_training p", "not supported"},
-        {"ds-launch --venv_script v p", "not supported"},
         {"ds-launch --no_ssh p", "not supported"},
         {"ds-launch --set run.steps p", "PATH=VALUE"},
         {"ds-launch --log_level loud p", "debug, info"},
@@ -146,6 +163,59 @@ static void bad(void **state)
     }
 }
 
+static void torchrun(void **state)
+{
+    struct result r = parse("ds-launch --nnodes=1:4 --nproc_per_node 8 --rdzv-id job7 --rdzv_backend c10d "
+                            "--rdzv-conf join_timeout=40,read_timeout=60 --max-restarts=3 -t 3 -r 0:1,12:2 --role "
+                            "trainer -m pack.train --nnodes 2");
+    (void)state;
+
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(r.o.torch.nodes_min, 1);
+    assert_int_equal(r.o.torch.nodes_max, 4);
+    assert_int_equal(r.o.num_nodes, -1);
+    assert_int_equal(r.o.torch.nproc, 8);
+    assert_int_equal(r.o.ranks_per_node, 8);
+    assert_int_equal(r.o.torch.used, 1);
+    assert_int_equal(r.o.torch.join_ms, 40000);
+    assert_int_equal(r.o.torch.max_restarts, 3);
+    assert_string_equal(r.o.torch.run_id, "job7");
+    assert_string_equal(r.o.torch.role, "trainer");
+    assert_string_equal(r.o.torch.tee, "3");
+    assert_string_equal(r.o.torch.redirects, "0:1,12:2");
+    assert_int_equal(r.o.module, 1);
+    assert_string_equal(r.o.argv[0], "pack.train");
+    assert_int_equal(r.o.argc, 3);
+    assert_non_null(strstr(buf_str(&r.warn), "read_timeout has no effect"));
+    done(&r);
+    r = parse("ds-launch --nproc-per-node gpu --nnodes 2 p");
+    assert_int_equal(r.rc, 0);
+    assert_int_equal(r.o.torch.nproc, NPROC_GPU);
+    assert_int_equal(r.o.ranks_per_node, -1);
+    assert_int_equal(r.o.num_nodes, 2);
+    done(&r);
+    r = parse("ds-launch --launcher PDSH p");
+    assert_int_equal(r.rc, 0);
+    assert_string_equal(r.o.launcher, "ssh");
+    done(&r);
+}
+
+/* The bits: 1 stdout, 2 stderr. */
+static void which(void **state)
+{
+    (void)state;
+
+    assert_int_equal(torchlog_which("3", 7), 3);
+    assert_int_equal(torchlog_which("0", 7), 0);
+    assert_int_equal(torchlog_which(NULL, 0), 0);
+    assert_int_equal(torchlog_which("0:1,12:2", 0), 1);
+    assert_int_equal(torchlog_which("0:1,12:2", 12), 2);
+    assert_int_equal(torchlog_which("0:1,12:2", 1), 0);
+    assert_int_equal(torchlog_filter("0,2-3", 2), 1);
+    assert_int_equal(torchlog_filter("0,2-3", 1), 0);
+    assert_int_equal(torchlog_filter(NULL, 1), 1);
+}
+
 static void no_effect(void **state)
 {
     struct result r = parse("ds-launch --force_multi p");
@@ -161,6 +231,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good), cmocka_unit_test(plain_words), cmocka_unit_test(job_rows),
         cmocka_unit_test(plan_words), cmocka_unit_test(bad), cmocka_unit_test(no_effect),
+        cmocka_unit_test(torchrun),   cmocka_unit_test(which),
     };
 
     return cmocka_run_group_tests_name("options", tests, NULL, NULL);
