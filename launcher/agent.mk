@@ -18,6 +18,7 @@ libagent_a_SOURCES = \
 	launcher/agent/loop.c launcher/agent/loop.h \
 	launcher/agent/node.c \
 	launcher/agent/oom.c \
+	launcher/agent/port.c \
 	launcher/agent/pump.c \
 	launcher/agent/ranks.c \
 	launcher/agent/reap.c launcher/agent/reap.h \

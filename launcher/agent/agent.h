@@ -113,6 +113,10 @@ void node_hello(struct hello *h); /* everything owned: hello_clear; port stays h
 int node_cores(void);
 /* The ds-rank that belongs to this agent, "" when there is none; owned. */
 char *node_rank_program(void);
+/* port.c: holds a port for MASTER_PORT to the end of the process; 0: any. Its number; 0 and errno: not to be had. */
+int port_hold(int port);
+/* Before a rank starts: the given MASTER_PORT is ours if this is the master's node. */
+int port_claim(struct agent *a, const struct spawn *s, struct err *err);
 struct oom *oom_create(void);
 void oom_destroy(struct oom *o);
 /* Was it the kernel, for want of memory? A guess: 0 or 1. */
@@ -126,6 +130,7 @@ struct agent {
     struct check *check;
     struct oom *oom;
     int cores;
+    int port; /* that is held */
     int64_t credit; /* bytes of OUTPUT that may be sent */
     int64_t ping_limit_ms, grace_ms;
     struct ladder {

@@ -242,7 +242,7 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
                 "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR "; install the "
                 "package there or name the program",
                 c->spawn.host);
-    else
+    else if (!port_claim(a, &c->spawn, &err))
         check_fork(c, &err);
     if (err.code) {
         checked(a, epoch, err.code, err.text);

@@ -11,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
@@ -166,24 +165,6 @@ static char *ssh_address(void)
     return p ? xstrndup(p, strcspn(p, " ")) : xstrdup("");
 }
 
-/* Bound, never listening: bind(0) of others does not get it, a rank with SO_REUSEADDR can listen
- * there. The descriptor is kept to the end of the process on purpose. */
-static int hold_port(void)
-{
-    int fd = lift_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)), on = 1;
-    struct sockaddr_in any = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_ANY)};
-    socklen_t len = sizeof any;
-
-    if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-        bind(fd, (struct sockaddr *)&any, sizeof any) ||
-        getsockname(fd, (struct sockaddr *)&any, &len)) {
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    return ntohs(any.sin_port);
-}
-
 char *node_rank_program(void)
 {
     static const char *const folders[] = {PKGLIBEXECDIR, BINDIR};
@@ -235,7 +216,7 @@ void node_hello(struct hello *h)
     h->device_mask = xstrdup(mask ? mask : "");
     h->masked = mask != NULL;
     h->toward = ssh_address();
-    h->port = hold_port();
+    h->port = port_hold(0);
     h->rank_program = node_rank_program();
     find_ifaces(h);
     find_numa(h);

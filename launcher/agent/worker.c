@@ -451,6 +451,7 @@ static void greet(struct agent *a)
     struct hello h;
 
     node_hello(&h);
+    a->port = h.port;
     hello_put(&b, &h);
     hello_clear(&h);
     chan_raw(a->chan, MSG_MAGIC, sizeof MSG_MAGIC - 1);

@@ -111,7 +111,7 @@ struct spawn driver_table(struct driver *d, int n, char **argv)
                       .world = n,
                       .nodes = 1,
                       .node_of = node_of,
-                      .address = "127.0.0.1",
+                      .address = "127.0.0.2", /* the master is elsewhere: port 1234 is not ours */
                       .interface = "",
                       .master_addr = "127.0.0.1",
                       .master_port = 1234,
