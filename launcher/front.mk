@@ -5,7 +5,8 @@ libfront_a_SOURCES = \
 	launcher/address.c launcher/address.h launcher/binding.c launcher/binding.h launcher/exportenv.c launcher/exportenv.h \
 	launcher/jsonget.c launcher/jsonget.h launcher/progress.c launcher/progress.h \
 	launcher/rundir.c launcher/rundir.h \
-	launcher/control.c launcher/control.h launcher/frontctl.c \
+	launcher/control.c launcher/control.h launcher/everywhere.c launcher/everywhere.h \
+	launcher/frontctl.c launcher/gather.c launcher/gather.h \
 	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
 	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/task_torch.c launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \
@@ -24,5 +25,5 @@ FRONT_LIBS = libfront.a $(SPAWNSSH_LIBS) libmsg.a libhostfile.a $(DSBASE_LIBS) $
 
 bin_PROGRAMS += ds-launch
 ds_launch_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
-ds_launch_SOURCES = launcher/main.c launcher/jobs.c launcher/subcommands.c launcher/subcommands.h
+ds_launch_SOURCES = launcher/main.c launcher/exec.c launcher/jobs.c launcher/subcommands.c launcher/subcommands.h
 ds_launch_LDADD = $(FRONT_LIBS)

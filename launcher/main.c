@@ -1,5 +1,6 @@
 /* ds-launch: reads the command line and hands over to a subcommand or to a run. */
 #include "engine/base/log.h"
+#include "launcher/everywhere.h"
 #include "launcher/front.h"
 #include "launcher/keeper.h"
 #include "launcher/pidfile.h"
@@ -73,7 +74,7 @@ static int is_sub(const struct options *o, const char *name)
 
 static int is_ours(const struct options *o)
 {
-    static const char *const words[] = {"hosts", "plan", "info", "ps", "kill", NULL};
+    static const char *const words[] = {"hosts", "plan", "info", "ps", "kill", "exec", NULL};
     int i;
 
     for (i = 0; words[i]; i++)
@@ -92,6 +93,8 @@ static int dispatch(struct options *o)
         return cmd_plan(o);
     if (is_sub(o, "info"))
         return o->settings ? cmd_rank(settings) : cmd_info(o);
+    if (is_sub(o, "exec"))
+        return cmd_exec(o);
     if (is_sub(o, "ps"))
         return cmd_ps(o);
     if (is_sub(o, "kill"))

@@ -82,11 +82,15 @@ static const struct option_row rows[] = {
     {"quiet", 'q', OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "the same as --log-level error"},
     {"list", 0, OPT_FLAG, AT(list), 0, 0, NULL, NULL, "hosts: print one compressed list"},
     {"json", 0, OPT_FLAG, AT(json), 0, 0, NULL, NULL, "hosts, plan, ps: print JSON"},
+    {"live", 0, OPT_FLAG, AT(live), 0, 0, NULL, NULL,
+     "exec: print lines as they come, each with its host in front"},
     {"settings", 0, OPT_FLAG, AT(settings), 0, 0, NULL, NULL,
      "info: print every setting of a job file"},
     HEAD("How it ends"),
     {"grace", 0, OPT_MS, AT(grace_ms), 0, 0, "TIME", NULL,
      "between TERM and KILL (default 30s)"},
+    {"timeout", 0, OPT_MS, AT(timeout_ms), 1, 0, "TIME", NULL,
+     "exec: end the command on a host after this time"},
     {"signal", 0, OPT_STR, AT(signal), 0, 0, "NAME", NULL,
      "kill: TERM (default), INT, HUP, KILL, USR1 or USR2"},
     {"save-pid", 0, OPT_FLAG, AT(save_pid), 0, 0, NULL, NULL,
@@ -186,6 +190,7 @@ static void help(struct buf *out)
     buf_adds(out, "Usage: ds-launch [OPTION...] JOB.ini\n"
                   "       ds-launch [OPTION...] PROGRAM [ARGUMENT...]\n"
                   "       ds-launch hosts|plan|info [OPTION...] [JOB.ini | PROGRAM...]\n"
+                  "       ds-launch exec [OPTION...] [--] COMMAND [ARGUMENT...]\n"
                   "       ds-launch ps | kill [--signal NAME] JOB\n"
                   "       ds-launch data|ckpt|sample|lr ARGUMENT...\n\n"
                   "Trains a job, or starts a program, on every host of a hostfile at once.\n");
@@ -416,7 +421,7 @@ int options_parse(struct options *o, int argc, char **argv, struct buf *out, str
 
     memset(o, 0, sizeof *o);
     o->num_nodes = o->ranks_per_node = -1;
-    o->connect_timeout_ms = o->ping_limit_ms = o->grace_ms = -1;
+    o->connect_timeout_ms = o->ping_limit_ms = o->grace_ms = o->timeout_ms = -1;
     while (i < argc && argv[i][0] == '-' && argv[i][1] && !rc) {
         if (!strcmp(argv[i], "--")) {
             i++;
@@ -448,7 +453,10 @@ int options_parse_more(struct options *o, struct buf *out, struct buf *warn, str
     o->argv[0] = xstrdup(old[0]);
     o->argc = 1;
     while (i < n && !rc) {
-        if (!plain && old[i][0] == '-' && old[i][1]) {
+        if (!plain && !strcmp(old[i], "--")) {
+            plain = 1;
+            i++;
+        } else if (!plain && old[i][0] == '-' && old[i][1]) {
             rc = take_flag(o, old, n, &i, out, warn, err);
         } else {
             plain = !options_is_job(old[i]) && strcmp(o->argv[0], "kill"); /* a program keeps its own flags */

@@ -25,6 +25,8 @@ struct options {
     int num_nodes, ranks_per_node; /* -1: not given */
     int list, json; /* how `hosts` prints */
     char *signal;   /* kill; NULL: TERM */
+    int live;       /* exec: output as it comes */
+    int64_t timeout_ms; /* exec; -1: not given */
     /* how to get there */
     char *launcher, *launcher_args; /* local, exec, ssh; NULL: ssh unless all hosts are local */
     int ssh_port;                   /* 0: not given */

@@ -1,2 +1,3 @@
 # cli tests of launcher
 include tests/cli/front.mk
+include tests/cli/ends.mk

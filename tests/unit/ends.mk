@@ -1,0 +1,7 @@
+# How jobs end, and how a running one is reached.
+if HAVE_CMOCKA
+check_PROGRAMS += tests/unit/test_gather
+TESTS += tests/unit/test_gather
+endif
+tests_unit_test_gather_CFLAGS = $(FRONT_TEST_CFLAGS)
+tests_unit_test_gather_LDADD = $(FRONT_TEST_LIBS)
