@@ -8,6 +8,7 @@ libspawnssh_a_SOURCES = \
 	launcher/ssh_dial.c launcher/ssh_dial.h \
 	launcher/ssh_target.c launcher/ssh_target.h \
 	launcher/ssh_link.c launcher/ssh_link.h \
+	launcher/ssh_login.c launcher/ssh_login.h \
 	launcher/spawner_ssh.c \
 	launcher/ssh_stream.c launcher/ssh_stream.h \
 	launcher/ssh_remote.c launcher/ssh_remote.h \

@@ -33,6 +33,7 @@ struct ssh_link {
     struct ssh_target target;
     enum link_state state;
     int placed, tries, closed, noted;
+    int reordered;            /* 1: the server's other host key is asked for; 2: it was */
     int64_t deadline_ms;      /* 0: not begun */
     uv_timer_t timer;         /* deadline, or end of the pause */
     struct ssh_dial *dial;
@@ -240,8 +241,25 @@ static int wire_trust(void *ctx, const char *type, const char *blob, const char 
                       struct err *err)
 {
     struct ssh_link *l = ctx;
+    struct buf algorithms = BUF_INIT;
+    int rc = ssh_target_trust(&l->target, type, blob, fingerprint, err);
 
-    return ssh_target_trust(&l->target, type, blob, fingerprint, err);
+    if (rc && !l->reordered && ssh_target_other_types(&l->target, type, &algorithms)) {
+        free(l->algorithms);
+        l->login.algorithms = l->algorithms = buf_detach(&algorithms);
+        l->reordered = 1;
+    }
+    return rc;
+}
+
+/* The same once more at once, in the place it has. */
+static void link_reorder(struct ssh_link *l)
+{
+    l->reordered = 2;
+    drop_attempt(l);
+    l->placed = 1;
+    l->pool->placed++;
+    link_try(l);
 }
 
 static void via_up(struct ssh_link *l);
@@ -261,7 +279,9 @@ static void wire_down(void *ctx, const struct err *why, int early)
 {
     struct ssh_link *l = ctx;
 
-    if (early && l->state == LINK_WIRE)
+    if (l->reordered == 1)
+        link_reorder(l);
+    else if (early && l->state == LINK_WIRE)
         link_again(l, why);
     else
         link_down(l, why);

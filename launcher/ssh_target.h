@@ -18,7 +18,7 @@ struct ssh_target {
     int agent_if_locked; /* IdentitiesOnly: ask the agent only for want of a named key's passphrase */
     char *jump;         /* ProxyJump as written, NULL: none */
     int64_t attempt_ms; /* of one TCP connection, -1: not given */
-    const struct known_hosts *known; /* of ssh_files */
+    struct known_hosts *known; /* of ssh_files */
     const char *known_file; /* where a new key would go; of ssh_files, NULL: nowhere */
 };
 void ssh_target_clear(struct ssh_target *);

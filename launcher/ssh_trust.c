@@ -5,12 +5,28 @@
 
 void ssh_target_algorithms(const struct ssh_target *t, struct buf *out)
 {
+    known_hosts_algorithms(t->known, t->key_name, t->port, out);
+}
+
+int ssh_target_other_types(const struct ssh_target *t, const char *type, struct buf *out)
+{
     struct known_set set = {0};
-    int bare;
+    int bare, others = 0;
 
     known_hosts_find(t->known, t->key_name, t->port, &set, &bare);
-    known_set_algorithms(&set, out);
+    for (int i = 0; i < set.n; i++) {
+        if (set.key[i]->revoked)
+            continue;
+        if (!strcmp(set.key[i]->type, type)) {
+            others = 0;
+            break;
+        }
+        others = 1;
+    }
+    if (others)
+        known_set_algorithms(&set, out);
     known_set_clear(&set);
+    return others;
 }
 
 /* ssh-keyscan where it reaches the host and writes the name that is looked up, else the line itself. */
@@ -46,15 +62,9 @@ static int refuse_unknown(const struct ssh_target *t, const char *type, const ch
 int ssh_target_trust(const struct ssh_target *t, const char *type, const char *blob,
                      const char *fingerprint, struct err *err)
 {
-    struct known_set set = {0};
     const struct known_key *at;
-    enum known_status status;
-    int bare;
 
-    known_hosts_find(t->known, t->key_name, t->port, &set, &bare);
-    status = known_set_check(&set, bare, type, blob, &at);
-    known_set_clear(&set);
-    switch (status) {
+    switch (known_hosts_check(t->known, t->key_name, t->port, type, blob, &at)) {
     case KNOWN_OK:
         return 0;
     case KNOWN_REVOKED:

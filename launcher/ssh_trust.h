@@ -9,7 +9,11 @@
 int ssh_target_trust(const struct ssh_target *, const char *type, const char *blob,
                      const char *fingerprint, struct err *err);
 
-/* The host key algorithms to ask this target for. */
+/* The host key algorithms to ask this target for: those on record first, as far as that is known without trying
+ * every hashed line. */
 void ssh_target_algorithms(const struct ssh_target *, struct buf *out);
+/* After a key of this type was not trusted: 1 when the target is on record with other types only; then out gets
+ * the algorithms with these first, and asking once more may bring the server's other key. */
+int ssh_target_other_types(const struct ssh_target *, const char *type, struct buf *out);
 
 #endif

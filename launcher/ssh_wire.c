@@ -7,6 +7,7 @@
  *
  * Invariants: streams and the wire are freed only outside pump() (busy == 0); a stream that was closed
  * by its owner gets no callback; the uv handles are closed before libssh closes the socket. */
+#include "launcher/ssh_login.h"
 #include "launcher/ssh_stream.h"
 
 #include <libssh/callbacks.h>
@@ -31,9 +32,10 @@ struct key {
 struct ssh_keyring {
     struct key *key;
     int n, cap;
+    char scratch[READ_BYTES]; /* what was read is told at once, so one place serves all sessions */
 };
 
-enum wire_state { WIRE_CONNECT, WIRE_NONE, WIRE_AUTH, WIRE_UP, WIRE_DEAD };
+enum wire_state { WIRE_CONNECT, WIRE_AUTH, WIRE_UP, WIRE_DEAD };
 
 struct ssh_wire {
     uv_loop_t *loop;
@@ -45,12 +47,13 @@ struct ssh_wire {
     int fd;
     enum wire_state state;
     const struct ssh_login *login;
-    int attempt;      /* 0.. nkeys: keys, with the agent in between */
+    int attempt;      /* 0..nkeys: keys, with the agent in between; then "none", if nothing was asked yet */
+    int asked, partial, unblocked;
     struct buf tried;
     struct ssh_wire_events ev;
     void *ctx;
     struct ssh_stream *streams;
-    char *scratch;    /* READ_BYTES */
+    int watched;      /* events of the poll handle; 0: stopped */
 };
 
 const char *ssh_wire_version(void)
@@ -83,18 +86,6 @@ static int no_passphrase(const char *prompt, char *out, size_t len, int echo, in
     return -1;
 }
 
-static int is_locked(const char *path)
-{
-    char text[4096];
-    FILE *f = fopen(path, "re");
-    size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
-
-    if (f)
-        fclose(f);
-    text[n] = 0;
-    return strstr(text, "ENCRYPTED") != NULL;
-}
-
 static struct key *ring_get(struct ssh_keyring *r, const char *path)
 {
     int locked = 0, rc;
@@ -112,7 +103,7 @@ static struct key *ring_get(struct ssh_keyring *r, const char *path)
     rc = ssh_pki_import_privkey_file(path, NULL, no_passphrase, &locked, &k->key);
     if (rc != SSH_OK) {
         k->key = NULL;
-        k->state = locked || is_locked(path) ? KEY_LOCKED : KEY_BAD;
+        k->state = locked || ssh_key_is_locked(path) ? KEY_LOCKED : KEY_BAD;
     }
     return k;
 }
@@ -187,8 +178,7 @@ static void stream_free(struct ssh_stream *s)
         ssh_channel_free(s->ch); /* says close, does not wait */
     }
     free(s->cb);
-    free(s->command);
-    free(s->host);
+    free(s->command), free(s->host);
     buf_clear(&s->out);
     free(s);
 }
@@ -244,10 +234,11 @@ static int stream_write(struct ssh_stream *s)
 
 static int stream_read(struct ssh_stream *s, int is_stderr)
 {
-    int n = ssh_channel_read_nonblocking(s->ch, s->wire->scratch, READ_BYTES, is_stderr);
+    char *scratch = s->wire->login->ring->scratch;
+    int n = ssh_channel_read_nonblocking(s->ch, scratch, READ_BYTES, is_stderr);
 
     if (n > 0) {
-        s->ev.data(s->ctx, is_stderr, s->wire->scratch, (size_t)n);
+        s->ev.data(s->ctx, is_stderr, scratch, (size_t)n);
         return 1;
     }
     if (n == SSH_EOF || (n <= 0 && ssh_channel_is_eof(s->ch)))
@@ -300,7 +291,8 @@ static void wire_broken(struct ssh_wire *w, const char *doing)
         said = "the server hung up before it answered, as sshd does when too many log in at once";
     else if (!*said && (ssh_get_status(w->s) & SSH_CLOSED)) /* (the getter spoils the error's text) */
         said = ssh_get_disconnect_message(w->s);
-    err_set(&e, ERR_NODE, "%s: %s: %s", w->login->name, doing, said && *said ? said : "the connection ended");
+    err_set(&e, ERR_NODE, "%s: %s: %s%s", w->login->name, doing, said && *said ? said : "the connection ended",
+            w->state == WIRE_CONNECT && !early ? "; if ssh does get in, --launcher openssh uses it" : "");
     wire_down(w, &e, early);
 }
 
@@ -326,13 +318,25 @@ static int check_host_key(struct ssh_wire *w, struct err *err)
     return rc;
 }
 
+/* What the server would take besides keys, and we can't do. */
+static const char *other_methods(struct ssh_wire *w, struct buf *out)
+{
+    int list = ssh_userauth_list(w->s, NULL);
+
+    buf_addf(out, "%s%s%s%s", list & SSH_AUTH_METHOD_HOSTBASED ? ", hostbased" : "",
+             list & SSH_AUTH_METHOD_GSSAPI_MIC ? ", gssapi-with-mic" : "",
+             list & SSH_AUTH_METHOD_INTERACTIVE ? ", keyboard-interactive" : "",
+             list & SSH_AUTH_METHOD_PASSWORD ? ", password" : "");
+    return out->len ? out->data + 2 : "";
+}
+
 static void auth_failed(struct ssh_wire *w)
 {
     struct err e = ERR_INIT;
+    struct buf others = BUF_INIT;
 
-    err_set(&e, ERR_NODE_AUTH, "%s: login as %s refused by %s port %d (%s); \"ssh %s true\" shows more",
-            w->login->name, w->login->user, w->login->host, w->login->port,
-            w->tried.len ? buf_str(&w->tried) : "there is no key to try", w->login->name);
+    ssh_login_refused(w->login, buf_str(&w->tried), other_methods(w, &others), w->partial, &e);
+    buf_clear(&others);
     wire_down(w, &e, 0);
 }
 
@@ -359,14 +363,22 @@ static int asks_agent(struct ssh_wire *w)
     return l->agent_socket && (!l->agent_if_locked || locked);
 }
 
+/* Whatever is asked first brings the list of what the server takes: no need to ask for "none" before. */
 static int auth_attempt(struct ssh_wire *w)
 {
     const struct ssh_login *l = w->login;
     struct key *k;
 
-    if (w->attempt == l->nfirst)
+    if (w->attempt > l->keys->n) {
+        w->asked = 1;
+        return ssh_userauth_none(w->s, NULL);
+    }
+    if (w->attempt == l->nfirst) {
+        w->asked |= asks_agent(w);
         return asks_agent(w) ? ssh_userauth_agent(w->s, NULL) : SSH_AUTH_DENIED;
+    }
     k = ring_get(l->ring, l->keys->word[attempt_key(l, w->attempt)]);
+    w->asked |= k->key != NULL;
     return k->key ? ssh_userauth_publickey(w->s, NULL, k->key) : SSH_AUTH_DENIED;
 }
 
@@ -393,7 +405,7 @@ static void auth_note(struct ssh_wire *w)
 /* One step of the login; 1 when something moved. */
 static int step_auth(struct ssh_wire *w)
 {
-    int rc = w->state == WIRE_NONE ? ssh_userauth_none(w->s, NULL) : auth_attempt(w);
+    int rc = auth_attempt(w);
 
     if (rc == SSH_AUTH_AGAIN)
         return 0;
@@ -406,17 +418,16 @@ static int step_auth(struct ssh_wire *w)
         wire_broken(w, "login");
         return 1;
     }
-    if (w->state == WIRE_NONE) {
-        w->state = WIRE_AUTH;
-        if (!(ssh_userauth_list(w->s, NULL) & SSH_AUTH_METHOD_PUBLICKEY)) {
-            tried(w, "the server takes no public keys", "");
-            auth_failed(w);
-        }
-        return 1;
-    }
-    auth_note(w);
-    if (++w->attempt > w->login->keys->n)
+    if (w->attempt <= w->login->keys->n)
+        auth_note(w);
+    w->attempt++;
+    w->partial = rc == SSH_AUTH_PARTIAL;
+    if (w->asked && !w->partial && !(ssh_userauth_list(w->s, NULL) & SSH_AUTH_METHOD_PUBLICKEY)) {
+        tried(w, "the server takes no public keys", "");
         auth_failed(w);
+    } else if (w->partial || w->attempt > w->login->keys->n + !w->asked) {
+        auth_failed(w);
+    }
     return 1;
 }
 
@@ -425,7 +436,9 @@ static int step_connect(struct ssh_wire *w)
     struct err e = ERR_INIT;
     int rc = ssh_connect(w->s);
 
-    fcntl(w->fd, F_SETFL, fcntl(w->fd, F_GETFL) | O_NONBLOCK); /* libssh took it off a socket it was given */
+    if (!w->unblocked) /* libssh took it off the socket it was given, in the first call */
+        fcntl(w->fd, F_SETFL, fcntl(w->fd, F_GETFL) | O_NONBLOCK);
+    w->unblocked = 1;
     if (rc == SSH_AGAIN)
         return 0;
     if (rc != SSH_OK)
@@ -433,7 +446,7 @@ static int step_connect(struct ssh_wire *w)
     else if (check_host_key(w, &e))
         wire_down(w, &e, 0);
     else
-        w->state = WIRE_NONE;
+        w->state = WIRE_AUTH;
     return 1;
 }
 
@@ -469,7 +482,6 @@ static void on_handle_closed(uv_handle_t *h)
     if (--w->handles)
         return;
     buf_clear(&w->tried);
-    free(w->scratch);
     free(w);
 }
 
@@ -510,7 +522,9 @@ static void pump(struct ssh_wire *w)
     }
     if (ssh_get_poll_flags(w->s) & SSH_WRITE_PENDING)
         events |= UV_WRITABLE;
-    uv_poll_start(&w->poll, events, on_ready);
+    if (events != w->watched) /* libuv tells the kernel again even when nothing changes */
+        uv_poll_start(&w->poll, events, on_ready);
+    w->watched = events;
     if (moved)
         ssh_wire_kick(w);
 }
@@ -556,7 +570,6 @@ int ssh_wire_open(struct ssh_wire **out, uv_loop_t *loop, int fd, const struct s
     }
     ssh_set_blocking(s, 0);
     w->s = s, w->fd = fd, w->loop = loop, w->login = l, w->ev = *ev, w->ctx = ctx;
-    w->scratch = xmalloc(READ_BYTES);
     w->handles = 3;
     uv_poll_init(loop, &w->poll, fd);
     uv_idle_init(loop, &w->idle);

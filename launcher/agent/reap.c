@@ -133,12 +133,22 @@ static int group_done(const struct procs *all, int i)
     return 0;
 }
 
+/* We are a subreaper: who has no child has no descendant. The scan reads every process of the node. */
+static int childless(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) && errno == ECHILD;
+}
+
 int reap_signal(int signo, pid_t *sample, int max)
 {
     struct procs all = {NULL, 0, 0};
     pid_t own = getpgrp();
     int seen = 0;
 
+    if (childless())
+        return 0;
     procs_scan(&all, getpid());
     for (int i = 0; i < all.n; i++) {
         const struct proc *p = &all.p[i];

@@ -3,3 +3,4 @@ EXTRA_PROGRAMS =
 include tests/bench/kernels.mk
 include tests/bench/comm.mk
 include tests/bench/train.mk
+include tests/bench/launch.mk

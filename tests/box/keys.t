@@ -22,6 +22,17 @@ ssh-keygen -q -H -f "$known" 2>/dev/null >&2; rm -f "$known.old"
 launch root -H "$BOX/shared/hosts" true
 is "hashed names" $rc 0
 
+# a server with two keys, of which the one on record is not the one it is asked for at first
+ssh-keygen -q -t ecdsa -N '' -f "$work/second"
+sed "s#^HostKey .*#&\nHostKey $work/second\nPort 2222#" "$BOX/etc/sshd_config" >"$BOX/etc/sshd2"
+box on 1 /usr/sbin/sshd -f "$BOX/etc/sshd2" -E "$BOX/n1/sshd2.log"
+{ echo "[n1]:2222 $(cut -d' ' -f1,2 "$work/second.pub")"; grep ^n2 "$work/known"; } >"$known"
+ssh-keygen -q -H -f "$known" 2>/dev/null >&2; rm -f "$known.old"
+hosts "n1 port=2222"
+launch root -H "$BOX/shared/hosts" true
+is "two host keys, the other one under a hashed name" $rc 0
+hosts n1 n2
+
 ssh-keygen -q -t ed25519 -N '' -f "$work/other"
 { echo "# one"; echo "n1 $(cut -d' ' -f1,2 "$work/other.pub")"; grep ^n2 "$work/known"; } >"$known"
 printf 'Host *\n  StrictHostKeyChecking no\n' >"$ssh/config"

@@ -29,16 +29,18 @@ static struct known_hosts *read_text(const char *text, struct buf *notes)
 }
 
 /* The verdict, and the line that decided (0: none). */
-static enum known_status judge(const struct known_hosts *k, const char *host, int port, const char *type,
+static enum known_status judge(struct known_hosts *k, const char *host, int port, const char *type,
                                const char *blob, int *line)
 {
     struct known_set set = {0};
-    const struct known_key *at;
+    const struct known_key *at, *at_check;
     enum known_status s;
     int bare;
 
+    s = known_hosts_check(k, host, port, type, blob, &at_check);
     known_hosts_find(k, host, port, &set, &bare);
-    s = known_set_check(&set, bare, type, blob, &at);
+    assert_int_equal(known_set_check(&set, bare, type, blob, &at), s);
+    assert_ptr_equal(at, at_check);
     *line = at ? at->line : 0;
     known_set_clear(&set);
     return s;
