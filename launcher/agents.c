@@ -100,6 +100,21 @@ static void count_exit(struct front *f, int rank)
     f->exits++;
 }
 
+static int is_follower(enum err_code code)
+{
+    return code == ERR_RANK_PEER || code == ERR_RANK_ABORT;
+}
+
+static void says(struct front *f, uint32_t rank, enum err_code code, const char *text)
+{
+    struct front_rank *rk = &f->rank[rank];
+
+    if (!rk->said)
+        rk->said = xmalloc(sizeof *rk->said);
+    *rk->said = (struct err)ERR_INIT;
+    err_set(rk->said, code, "%s", text);
+}
+
 static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r)
 {
     struct front *f = nd->front;
@@ -117,9 +132,8 @@ static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r
     if (rk->signal)
         front_failed(f, FAILED_SIGNAL, (int)rank, nd->index, wall);
     else if (rk->code)
-        front_failed(f, rk->said.code == ERR_RANK_PEER || rk->said.code == ERR_RANK_ABORT ? FAILED_PEER
-                                                                                         : FAILED_CODE,
-                     (int)rank, nd->index, wall);
+        front_failed(f, rk->said && is_follower(rk->said->code) ? FAILED_PEER : FAILED_CODE, (int)rank,
+                     nd->index, wall);
     count_exit(f, (int)rank);
     if (f->exits == f->place.world)
         machine_post(&f->machine, EV_ALL_EXITED);
@@ -135,9 +149,8 @@ static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
         err_set(&nd->why, code ? code : ERR_NODE, "%s", without_host(nd, text));
         front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
     } else {
-        err_set(&f->rank[rank].said, code ? code : ERR_RANK, "%s", text);
-        front_failed(f, code == ERR_RANK_PEER || code == ERR_RANK_ABORT ? FAILED_PEER : FAILED_CODE,
-                     (int)rank, nd->index, clock_wall());
+        says(f, rank, code ? code : ERR_RANK, text);
+        front_failed(f, is_follower(code) ? FAILED_PEER : FAILED_CODE, (int)rank, nd->index, clock_wall());
     }
     free(text);
 }
@@ -148,8 +161,12 @@ static void on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r
     uint32_t peer = get_u32(r);
     char *op = get_str(r);
 
-    if (!f->rank[rank].said.code)
-        err_set(&f->rank[rank].said, ERR_RANK_PEER, "lost rank %u in %s", peer, op);
+    if (!f->rank[rank].said) {
+        char *text = xasprintf("lost rank %u in %s", peer, op);
+
+        says(f, rank, ERR_RANK_PEER, text);
+        free(text);
+    }
     free(op);
     front_failed(f, FAILED_PEER, (int)rank, nd->index, clock_wall());
 }
@@ -345,6 +362,7 @@ static void agent_data(void *ctx, const void *data, size_t n)
     if (nd->down)
         return;
     nd->heard_ms = clock_ms();
+    nd->front->bytes_from += n;
     msg_feed(&nd->in, data, n);
     while ((rc = msg_next(&nd->in, &m, &err)) > 0) {
         if (on_frame(nd, &m, &err)) {

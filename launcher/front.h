@@ -41,7 +41,7 @@ struct front_rank {
     int pid, started, exited;
     int code, signal, oom;
     int recorded;   /* 1 + index of its failure; 0: none */
-    struct err said; /* its own report; ERR_OK: none */
+    struct err *said; /* its own report; NULL: none. Owned: few ranks have one, and it is large */
 };
 
 /* Where the ranks of a node sit: siting.c. */
@@ -89,6 +89,8 @@ struct front {
     char *run_dir;               /* absolute; NULL: none */
     int run_dir_made;
     double began_wall;
+    int64_t spent_ms[JOB_STATES];
+    size_t bytes_to, bytes_from; /* frames to and from the agents */
     struct stdin_pump *pump;
     struct control *control; /* NULL: none could be had */
 };
@@ -135,6 +137,9 @@ void front_event(struct front *f, const char *ev, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void front_rank_event(struct front *f, int rank, const char *json, size_t n);
 void front_output_close(struct front *f);
+
+/* cost.c */
+void front_say_cost(struct front *f);
 
 /* verdict.c */
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall);

@@ -31,6 +31,7 @@ void front_send(struct front *f, int node, enum msg_type type, const void *data,
         return;
     msg_put(&frame, type, EPOCH, data, n);
     f->ops->send(f->node[node].ch, frame.data, frame.len);
+    f->bytes_to += frame.len;
     buf_clear(&frame);
 }
 
@@ -309,6 +310,7 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
 
     front_say(f, LOG_DEBUG, "%s -> %s (%s) after %lld ms", jobstate_name(old), jobstate_name(s),
               jobevent_name(e), (long long)spent_ms);
+    f->spent_ms[old] += spent_ms;
     uv_timer_stop(&f->timer);
     switch (s) {
     case JOB_CONNECTING:
@@ -469,6 +471,8 @@ static void front_clear(struct front *f)
         msg_decoder_clear(&f->node[m].in);
         hello_clear(&f->node[m].hello);
     }
+    for (m = 0; m < f->place.world; m++)
+        free(f->rank[m].said);
     stdin_pump_destroy(f->pump);
     if (f->ops->destroy)
         f->ops->destroy(f->pool);
@@ -521,6 +525,7 @@ int front_run(const struct options *o, struct task *task, const struct hosts *ho
                          : rundir_name(task->cwd, task->name, f->began_wall);
     machine_post(&f->machine, EV_BEGIN);
     uv_run(&f->loop, UV_RUN_DEFAULT);
+    front_say_cost(f);
     front_output_close(f);
     status = front_verdict(f);
     if (f->files)

@@ -11,7 +11,8 @@ struct entry {
     struct entry *next;
     char *key, *value; /* value NULL: only waited for */
     size_t n;
-    uint8_t *waits; /* [nodes]; NULL: nobody */
+    int *waits; /* nodes that asked, each once; a node's agent asks once, so the list stays short to search */
+    int nwaits, waits_cap;
 };
 
 struct fence {
@@ -124,13 +125,12 @@ static struct entry *entry_of(struct kv *kv, const char *key, struct err *err)
 
 static void answer_waiters(struct kv *kv, struct entry *e)
 {
-    uint8_t *waits = e->waits;
-    int m;
+    int *waits = e->waits, n = e->nwaits, i;
 
     e->waits = NULL;
-    for (m = 0; waits && m < kv->nodes; m++)
-        if (waits[m])
-            kv->out.value(kv->ctx, m, e->key, e->value, e->n);
+    e->nwaits = e->waits_cap = 0;
+    for (i = 0; i < n; i++)
+        kv->out.value(kv->ctx, waits[i], e->key, e->value, e->n);
     free(waits);
 }
 
@@ -160,6 +160,7 @@ int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct e
 int kv_get(struct kv *kv, int node, const char *key, struct err *err)
 {
     struct entry *e = entry_of(kv, key, err);
+    int i;
 
     if (!e)
         return -1;
@@ -167,9 +168,11 @@ int kv_get(struct kv *kv, int node, const char *key, struct err *err)
         kv->out.value(kv->ctx, node, e->key, e->value, e->n);
         return 0;
     }
-    if (!e->waits)
-        e->waits = xcalloc((size_t)kv->nodes, 1);
-    e->waits[node] = 1;
+    for (i = 0; i < e->nwaits; i++)
+        if (e->waits[i] == node)
+            return 0;
+    ARRAY_GROW(e->waits, e->nwaits, e->waits_cap);
+    e->waits[e->nwaits++] = node;
     return 0;
 }
 
@@ -214,13 +217,12 @@ void kv_waiting(const struct kv *kv, struct buf *out)
     const struct entry *e;
     const struct fence *f;
     size_t i;
-    int m;
+    int k;
 
     for (i = 0; i < kv->nslots; i++)
         for (e = kv->slot[i]; e; e = e->next)
-            for (m = 0; e->waits && m < kv->nodes; m++)
-                if (e->waits[m])
-                    buf_addf(out, "key %s (node %d)\n", e->key, m);
+            for (k = 0; k < e->nwaits; k++)
+                buf_addf(out, "key %s (node %d)\n", e->key, e->waits[k]);
     for (f = kv->fences; f; f = f->next)
         buf_addf(out, "fence %s (%d of %d ranks there)\n", f->name, f->count, kv->world);
 }

@@ -2,4 +2,5 @@
 include launcher/front.mk
 include launcher/ssh.mk
 include launcher/agent.mk
+include launcher/sim.mk
 EXTRA_DIST += launcher/README.md

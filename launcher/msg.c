@@ -5,6 +5,7 @@
 
 #define HEADER_BYTES 9  /* length, type, epoch */
 #define COUNTED_BYTES 5 /* of which the length counts type and epoch */
+#define KEEP_BYTES 4096 /* of memory that an empty decoder may keep */
 
 void msg_put(struct buf *out, enum msg_type type, uint32_t epoch, const void *data, size_t n)
 {
@@ -29,6 +30,10 @@ int msg_next(struct msg_decoder *d, struct msg *m, struct err *err)
     struct reader r = reader_of(d->in.data ? d->in.data + d->taken : NULL, have);
     uint32_t len;
 
+    if (!have && d->in.cap > KEEP_BYTES) { /* thousands of nodes: none keeps a large buffer for later */
+        buf_clear(&d->in);
+        d->taken = 0;
+    }
     if (have < HEADER_BYTES)
         return 0;
     len = get_u32(&r);

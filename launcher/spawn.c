@@ -1,6 +1,7 @@
 /* HELLO, SPAWN and CHECK payloads: see spawn.h. Each struct has its put and get side by side, in
  * the same order of fields. Invariant: a count from the wire is believed only as far as bytes are
- * left, so a bad payload can't make us allocate more than a small multiple of its own size. */
+ * left, so a bad payload can't make us allocate more than a small multiple of its own size, and a world of at most
+ * SPAWN_MAX_WORLD. */
 #include "launcher/spawn.h"
 
 #include <stdlib.h>
@@ -90,8 +91,7 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_int(out, s->nodes);
     put_int(out, s->node);
     put_int(out, s->world);
-    for (int i = 0; i < s->world; i++)
-        put_int(out, s->node_of[i]);
+    put_node_of(out, s->node_of, s->world);
     put_str(out, s->address);
     put_str(out, s->interface);
     put_str(out, s->master_addr);
@@ -117,10 +117,11 @@ static void get_world(struct reader *r, struct spawn *s)
 {
     s->nodes = get_int(r);
     s->node = get_int(r);
-    s->world = get_count(r, 4);
-    s->node_of = xcalloc((size_t)s->world, sizeof *s->node_of);
-    for (int i = 0; i < s->world; i++)
-        s->node_of[i] = get_int(r);
+    s->world = get_int(r);
+    if (s->world < 0 || s->world > SPAWN_MAX_WORLD)
+        r->failed = 1;
+    if (!r->failed)
+        s->node_of = get_node_of(r, s->world);
 }
 
 static void get_key(struct reader *r, struct spawn *s)

@@ -26,6 +26,7 @@
 
 #define MSG_NODE 0xffffffffu
 #define SPAWN_KEY_BYTES 32
+#define SPAWN_MAX_WORLD (1 << 20)
 
 struct spawn_rank {
     int rank, local_rank;

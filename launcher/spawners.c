@@ -7,5 +7,6 @@ const struct spawner_ops *const spawners[] = {
     &spawner_local,
     &spawner_ssh,
     &spawner_exec,
+    &spawner_sim,
     NULL,
 };

@@ -293,8 +293,10 @@ const struct spawner_ops *task_spawner(const struct task *t, const struct hosts 
     int i, here = 1;
 
     if (hosts->source && !strncmp(hosts->source, "sim:", 4)) {
-        err_set(err, ERR_INPUT, "the hosts of %s are invented: they serve `ds-launch plan` and "
-                "`ds-launch hosts`; to run, name real ones", hosts->source);
+        if (!name)
+            return &spawner_sim;
+        err_set(err, ERR_INPUT, "the hosts of %s are invented: --launcher %s cannot reach them; leave it out to "
+                "simulate them", hosts->source, name);
         return NULL;
     }
     if (!name) {

@@ -105,11 +105,13 @@ static int blame_rank(const struct front *f, const struct failure *c, struct buf
                  rk->oom ? ": the node was out of memory" : "");
         return 128 + rk->signal;
     }
-    if (rk->said.code)
-        buf_addf(text, rk->pid ? " failed: %s" : " did not start: %s", rk->said.text);
+    if (rk->said)
+        buf_addf(text, rk->pid ? " failed: %s" : " did not start: %s", rk->said->text);
     else
         buf_addf(text, " ended with code %d", rk->code);
-    return rk->code > 0 ? rk->code : err_exit_code(&rk->said) ? err_exit_code(&rk->said) : 1;
+    if (rk->code > 0 || !rk->said)
+        return rk->code > 0 ? rk->code : 1;
+    return err_exit_code(rk->said) ? err_exit_code(rk->said) : 1;
 }
 
 static int print_blame(struct front *f)

@@ -420,12 +420,10 @@ static int read_welcome(struct link *l, struct packet *p, struct err *err)
     b->node = (int)get_u32(&r);
     b->nodes = (int)get_u32(&r);
     b->epoch = get_u32(&r);
-    if (type != LINK_WELCOME || r.failed || b->world < 1 || b->world > LINK_MAX_BYTES / 4 ||
+    if (type != LINK_WELCOME || r.failed || b->world < 1 || b->world > LINK_MAX_WORLD ||
         p->nfds != 2)
         return err_set(err, ERR_JOB_INTERNAL, "the agent's welcome is malformed");
-    b->node_of = xcalloc((size_t)b->world, sizeof *b->node_of);
-    for (int i = 0; i < b->world; i++)
-        b->node_of[i] = (int)get_u32(&r);
+    b->node_of = get_node_of(&r, b->world);
     key = get_bytes(&r, &n);
     l->address = get_str(&r);
     if (!reader_done(&r) || n != sizeof l->key)

@@ -5,7 +5,7 @@
  *
  *   rank to agent                            agent to rank
  *   HELLO    str build id, u32 pid           WELCOME  u32 rank, world, local_rank, local_world, node, nodes,
- *                                                     epoch; world x u32 node_of; bytes key[32];
+ *                                                     epoch; node_of (wire.h); bytes key[32];
  *                                                     str address; descriptors: page memfd, abort eventfd
  *   PUT      str key, bytes value            -
  *   GET      str key                         VALUE    bytes value            (when the key is there)
@@ -26,6 +26,7 @@
 #include "engine/base/boot.h"
 
 #define LINK_MAX_BYTES 65536
+#define LINK_MAX_WORLD (1 << 20)
 
 enum link_type {
     LINK_HELLO = 1, LINK_WELCOME, LINK_PUT, LINK_GET, LINK_VALUE, LINK_FENCE, LINK_FENCED, LINK_PUTFD,

@@ -1,6 +1,7 @@
 /* Little-endian packing: see wire.h. Invariant of a reader: p <= end; failed means p == end. */
 #include "engine/base/wire.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 static void put_le(struct buf *b, uint64_t v, int bytes)
@@ -54,6 +55,51 @@ void put_bytes(struct buf *b, const void *data, uint32_t n)
 void put_str(struct buf *b, const char *s)
 {
     put_bytes(b, s ? s : "", s ? (uint32_t)strlen(s) : 0);
+}
+
+/* How many ranks from i on are on the node of rank i. */
+static int same_node(const int *node_of, int n, int i)
+{
+    int end = i + 1;
+
+    while (end < n && node_of[end] == node_of[i])
+        end++;
+    return end - i;
+}
+
+void put_node_of(struct buf *b, const int *node_of, int n)
+{
+    for (int i = 0; i < n;) {
+        int first = node_of[i], ranks = same_node(node_of, n, i), nodes = 1;
+
+        i += ranks;
+        while (i < n && node_of[i] == first + nodes && same_node(node_of, n, i) == ranks) {
+            nodes++;
+            i += ranks;
+        }
+        put_u32(b, (uint32_t)first);
+        put_u32(b, (uint32_t)nodes);
+        put_u32(b, (uint32_t)ranks);
+    }
+}
+
+int *get_node_of(struct reader *r, int n)
+{
+    int *node_of = xcalloc((size_t)n, sizeof *node_of), at = 0;
+
+    while (at < n && !r->failed) {
+        uint32_t first = get_u32(r), nodes = get_u32(r), ranks = get_u32(r);
+
+        if (!nodes || !ranks || (uint64_t)nodes * ranks > (uint64_t)(n - at))
+            r->failed = 1;
+        for (uint32_t i = 0; !r->failed && i < nodes * ranks; i++)
+            node_of[at++] = (int)(first + i / ranks);
+    }
+    if (!r->failed)
+        return node_of;
+    r->p = r->end;
+    free(node_of);
+    return NULL;
 }
 
 struct reader reader_of(const void *data, size_t n)

@@ -17,6 +17,10 @@ void put_f64(struct buf *b, double v);
 void put_bytes(struct buf *b, const void *data, uint32_t n); /* u32 length, bytes */
 void put_str(struct buf *b, const char *s);                  /* NULL is written as "" */
 
+/* Which node each of n ranks is on, as runs of neighbouring nodes with equally many ranks: a few bytes for a
+ * regular cluster of any size. */
+void put_node_of(struct buf *b, const int *node_of, int n);
+
 struct reader {
     const uint8_t *p, *end;
     int failed;
@@ -32,6 +36,7 @@ double get_f64(struct reader *r);
 /* Pointer into the message, valid as long as it is; NULL and *n = 0 on failure. */
 const uint8_t *get_bytes(struct reader *r, uint32_t *n);
 char *get_str(struct reader *r); /* owned copy, never NULL; embedded NUL fails the reader */
+int *get_node_of(struct reader *r, int n); /* owned, [n]; NULL when the reader failed */
 int reader_done(const struct reader *r); /* 1 when nothing failed and nothing is left */
 
 #endif

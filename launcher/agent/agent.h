@@ -31,6 +31,7 @@ void chan_raw(struct chan *c, const void *data, size_t n);
 void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n);
 /* Clears body. */
 void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body);
+void chan_lose(struct chan *c); /* a simulated node dies: both ends see the end */
 /* Reads what is there now; when it last heard anything (clock_ms). */
 int64_t chan_poll(struct chan *c);
 
@@ -95,6 +96,10 @@ struct links *links_create(struct team *t);
 void links_destroy(struct links *k); /* NULL is fine */
 /* The rank's end for rank number index: close-on-exec, owned by the caller. -1 and err. */
 int links_open(struct links *k, int index, struct err *err);
+/* Instead of links_open for a rank inside this process (a simulated one): its packets are calls. */
+void links_attach(struct links *k, int index,
+                  void (*take)(void *ctx, const uint8_t *packet, size_t n), void *ctx);
+void links_packet(struct links *k, int index, const uint8_t *packet, size_t n);
 /* failed: the others' waits end now. */
 void links_rank_gone(struct links *k, int index, int failed);
 void links_stop(struct links *k, uint32_t why);
@@ -122,6 +127,12 @@ void oom_destroy(struct oom *o);
 /* Was it the kernel, for want of memory? A guess: 0 or 1. */
 int oom_killed(struct oom *o, pid_t pid);
 
+/* ---- frames about ranks that several files send (tell.c) */
+void tell_started(struct team *t, int rank, pid_t pid);
+void tell_output(struct team *t, int rank, int which, const void *data, size_t n); /* n 0: ended */
+void tell_exit(struct team *t, int rank, int code, int signo, int oom);
+void tell_checked(struct agent *a, uint32_t epoch, enum err_code code, const char *text);
+
 /* ---- the worker (worker.c) */
 struct agent {
     struct loop *loop;
@@ -147,7 +158,14 @@ struct agent {
     struct ticker *ping_ticker, *end_ticker;
     struct watch *keeper;
     int status; /* exit status */
+    void (*ended)(struct agent *a); /* its life is over; still inside its own calls, so close it later */
 };
+
+/* An agent on a loop and a channel that are there: what a node's worker and each of a simulation's nodes are. a is
+ * zeroed but for ended. Signals, the keeper and the loop are the caller's. */
+int agent_open(struct agent *a, struct loop *loop, int in, int out, struct err *err);
+void agent_greet(struct agent *a, const struct hello *h);
+void agent_close(struct agent *a);
 
 /* The worker's life; returns its exit status. keeper_fd: end of file when the keeper is gone. */
 int worker_run(int keeper_fd);

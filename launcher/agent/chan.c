@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #define READ_BYTES 65536
@@ -159,6 +160,11 @@ void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *
 {
     chan_send(c, type, epoch, body->data, body->len);
     buf_clear(body);
+}
+
+void chan_lose(struct chan *c)
+{
+    shutdown(c->out, SHUT_RDWR);
 }
 
 int64_t chan_poll(struct chan *c)

@@ -87,15 +87,6 @@ void check_destroy(struct check *c)
     free(c);
 }
 
-static void checked(struct agent *a, uint32_t epoch, enum err_code code, const char *text)
-{
-    struct buf b = BUF_INIT;
-
-    put_u32(&b, (uint32_t)code);
-    put_str(&b, text);
-    chan_sendb(a->chan, MSG_CHECKED, epoch, &b);
-}
-
 static void child_fail(int fd, int at)
 {
     int text[2] = {at, errno};
@@ -245,7 +236,7 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
     else if (!port_claim(a, &c->spawn, &err))
         check_fork(c, &err);
     if (err.code) {
-        checked(a, epoch, err.code, err.text);
+        tell_checked(a, epoch, err.code, err.text);
         check_destroy(c);
         return;
     }
@@ -309,7 +300,7 @@ int check_reaped(struct agent *a, pid_t pid, int status)
     for (int i = 0; i < NSOURCES; i++)
         source_read(&c->source[i]);
     judge(c, status, &err);
-    checked(a, c->epoch, err.code, err.code ? err.text : buf_str(&c->source[SAYS].text));
+    tell_checked(a, c->epoch, err.code, err.code ? err.text : buf_str(&c->source[SAYS].text));
     a->check = NULL;
     check_destroy(c);
     return 1;

@@ -34,6 +34,8 @@ struct end {
     int index;
     int fd; /* -1: not open or gone */
     struct watch *watch;
+    void (*take)(void *ctx, const uint8_t *packet, size_t n); /* a rank in this process; NULL: by fd */
+    void *take_ctx;
     struct rank_page *page; /* NULL: not open */
     int page_fd, abort_fd;
     int welcomed;
@@ -121,7 +123,7 @@ static void end_send(struct end *e, enum link_type type, uint32_t id, struct buf
     struct buf b = BUF_INIT;
     struct packet p = {.nfds = 0};
 
-    if (e->fd < 0) {
+    if (e->fd < 0 && !e->take) {
         buf_clear(body);
         return;
     }
@@ -129,6 +131,11 @@ static void end_send(struct end *e, enum link_type type, uint32_t id, struct buf
     put_u32(&b, id);
     buf_add(&b, body->data, body->len);
     buf_clear(body);
+    if (e->take) {
+        e->take(e->take_ctx, (uint8_t *)b.data, b.len);
+        buf_clear(&b);
+        return;
+    }
     for (int i = 0; i < nfds; i++) {
         p.fd[p.nfds] = fcntl(fd[i], F_DUPFD_CLOEXEC, 10);
         if (p.fd[p.nfds] >= 0)
@@ -209,8 +216,7 @@ static void on_hello(struct end *e, uint32_t id, struct reader *r)
     put_u32(&b, (uint32_t)s->node);
     put_u32(&b, (uint32_t)s->nodes);
     put_u32(&b, e->links->team->epoch);
-    for (int i = 0; i < s->world; i++)
-        put_u32(&b, (uint32_t)s->node_of[i]);
+    put_node_of(&b, s->node_of, s->world);
     put_bytes(&b, s->key, sizeof s->key);
     put_str(&b, s->address);
     e->welcomed = 1;
@@ -533,10 +539,26 @@ int links_open(struct links *k, int index, struct err *err)
     return fd[1];
 }
 
+void links_attach(struct links *k, int index,
+                  void (*take)(void *ctx, const uint8_t *packet, size_t n), void *ctx)
+{
+    k->end[index].take = take;
+    k->end[index].take_ctx = ctx;
+}
+
+void links_packet(struct links *k, int index, const uint8_t *packet, size_t n)
+{
+    int fd = -1;
+
+    on_packet(&k->end[index], packet, n, &fd);
+}
+
 void links_rank_gone(struct links *k, int index, int failed)
 {
-    end_read(&k->end[index], 4096); /* what it said last */
+    if (k->end[index].fd >= 0)
+        end_read(&k->end[index], 4096); /* what it said last */
     end_close(&k->end[index]);
+    k->end[index].take = NULL;
     k->failed |= failed != 0;
     for (int i = 0; failed && i < k->team->n; i++)
         if (i != index)

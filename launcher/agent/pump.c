@@ -13,14 +13,7 @@
 
 static void put_output(struct stream *s, const void *data, size_t n)
 {
-    struct team *t = s->rank->team;
-    struct buf b = BUF_INIT;
-
-    put_u32(&b, (uint32_t)s->rank->number);
-    put_u8(&b, (uint8_t)s->which);
-    buf_add(&b, data, n);
-    t->agent->credit -= (int64_t)n;
-    chan_sendb(t->agent->chan, MSG_OUTPUT, t->epoch, &b);
+    tell_output(s->rank->team, s->rank->number, s->which, data, n);
 }
 
 void stream_close(struct stream *s)

@@ -194,34 +194,11 @@ static char **rank_argv(const struct spawn *s, int index)
     return argv;
 }
 
-void agent_fail(struct agent *a, uint32_t epoch, uint32_t rank, const struct err *err)
-{
-    struct buf b = BUF_INIT;
-
-    put_u32(&b, rank);
-    put_u32(&b, (uint32_t)err->code);
-    put_str(&b, err->text);
-    chan_sendb(a->chan, MSG_FAIL, epoch, &b);
-}
-
-void team_fail(struct team *t, uint32_t rank, const struct err *err)
-{
-    agent_fail(t->agent, t->epoch, rank, err);
-}
-
 static void put_exit(struct rank *r, int code, int signo, int oom)
 {
-    struct buf b = BUF_INIT;
-
-    if (r->exited)
-        return;
+    if (!r->exited)
+        tell_exit(r->team, r->number, code, signo, oom);
     r->exited = 1;
-    put_u32(&b, (uint32_t)r->number);
-    put_u32(&b, (uint32_t)code);
-    put_u32(&b, (uint32_t)signo);
-    put_f64(&b, clock_wall());
-    put_u8(&b, (uint8_t)oom);
-    chan_sendb(r->team->agent->chan, MSG_EXIT, r->team->epoch, &b);
 }
 
 static void status_close(struct rank *r)
@@ -239,7 +216,6 @@ static void on_status(void *ctx, int events)
     struct rank *r = ctx;
     struct spawn *s = &r->team->spawn;
     struct err err = ERR_INIT;
-    struct buf b = BUF_INIT;
     int text[2];
     ssize_t n;
 
@@ -257,9 +233,7 @@ static void on_status(void *ctx, int events)
         free(program);
         return;
     }
-    put_u32(&b, (uint32_t)r->number);
-    put_u32(&b, (uint32_t)r->pid);
-    chan_sendb(r->team->agent->chan, MSG_STARTED, r->team->epoch, &b);
+    tell_started(r->team, r->number, r->pid);
 }
 
 static int plan_stdin(struct rank *r, struct plan *p, int *ours)

@@ -159,7 +159,7 @@ static void on_end_ticker(void *ctx)
     struct agent *a = ctx;
 
     if (a->mute || a->ending == 2)
-        loop_stop(a->loop);
+        a->ended(a);
     else if (!streams_open(a) || clock_ms() > a->ladder.until)
         say_bye(a);
 }
@@ -169,7 +169,7 @@ static void on_drained(void *ctx)
     struct agent *a = ctx;
 
     if (a->ending == 2)
-        loop_stop(a->loop);
+        a->ended(a);
 }
 
 static void start_next(struct agent *a)
@@ -242,16 +242,13 @@ static void on_spawn(struct agent *a, const struct msg *m)
 static void on_check(struct agent *a, const struct msg *m)
 {
     struct err err = ERR_INIT;
-    struct buf b = BUF_INIT;
     struct spawn s;
 
     if (spawn_get(&s, m->data, m->len, &err) == 0) {
         check_start(a, m->epoch, &s);
         return;
     }
-    put_u32(&b, (uint32_t)err.code);
-    put_str(&b, err.text);
-    chan_sendb(a->chan, MSG_CHECKED, m->epoch, &b);
+    tell_checked(a, m->epoch, err.code, err.text);
 }
 
 static void on_ping(struct agent *a, const struct msg *m)
@@ -398,34 +395,22 @@ static void on_signal(void *ctx, int signo)
 
 /* ---- life */
 
-static int worker_open(struct agent *a, int keeper_fd, struct err *err)
+int agent_open(struct agent *a, struct loop *loop, int in, int out, struct err *err)
 {
     static const struct chan_events events = {on_msg, on_down, on_drained};
-    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
 
-    a->loop = loop_create();
-    if (!a->loop)
-        return err_set(err, ERR_NODE, "the event loop cannot be made: %m");
-    if (loop_signal(a->loop, SIGCHLD, on_child, a, err))
-        return -1;
-    for (int i = 0; i < 3; i++)
-        if (loop_signal(a->loop, ends[i], on_signal, a, err))
-            return -1;
-    a->ladder.ticker = ticker_create(a->loop, on_ladder, a);
-    a->ping_ticker = ticker_create(a->loop, on_ping_ticker, a);
-    a->end_ticker = ticker_create(a->loop, on_end_ticker, a);
+    a->loop = loop;
+    a->ping_limit_ms = PING_LIMIT_MS;
+    a->grace_ms = GRACE_MS;
+    a->ladder.ticker = ticker_create(loop, on_ladder, a);
+    a->ping_ticker = ticker_create(loop, on_ping_ticker, a);
+    a->end_ticker = ticker_create(loop, on_end_ticker, a);
     ticker_set(a->ping_ticker, 250, 250);
-    a->keeper = watch_create(a->loop, keeper_fd, on_keeper, a, err);
-    if (!a->keeper)
-        return -1;
-    watch_set(a->keeper, LOOP_READ);
-    a->chan = chan_create(a->loop, STDIN_FILENO, STDOUT_FILENO, &events, a, err);
-    if (!a->chan)
-        return err_prefix(err, "the channel (stdin and stdout must be pipes or sockets)");
-    return 0;
+    a->chan = chan_create(loop, in, out, &events, a, err);
+    return a->chan ? 0 : err_prefix(err, "the channel (stdin and stdout must be pipes or sockets)");
 }
 
-static void worker_close(struct agent *a)
+void agent_close(struct agent *a)
 {
     while (a->team) {
         struct team *t = a->team;
@@ -435,41 +420,68 @@ static void worker_close(struct agent *a)
     }
     check_destroy(a->check);
     spawn_clear(&a->next);
-    oom_destroy(a->oom);
     chan_destroy(a->chan);
-    watch_destroy(a->keeper);
     ticker_destroy(a->ladder.ticker);
     ticker_destroy(a->ping_ticker);
     ticker_destroy(a->end_ticker);
-    loop_destroy(a->loop);
     buf_clear(&a->why);
 }
 
-static void greet(struct agent *a)
+void agent_greet(struct agent *a, const struct hello *h)
 {
     struct buf b = BUF_INIT;
-    struct hello h;
 
-    node_hello(&h);
-    a->port = h.port;
-    hello_put(&b, &h);
-    hello_clear(&h);
+    a->port = h->port;
+    hello_put(&b, h);
     chan_raw(a->chan, MSG_MAGIC, sizeof MSG_MAGIC - 1);
     chan_sendb(a->chan, MSG_HELLO, 0, &b);
+}
+
+static int worker_open(struct agent *a, int keeper_fd, struct err *err)
+{
+    static const int ends[] = {SIGTERM, SIGINT, SIGHUP};
+    struct loop *loop = loop_create();
+
+    a->loop = loop;
+    if (!loop)
+        return err_set(err, ERR_NODE, "the event loop cannot be made: %m");
+    if (loop_signal(loop, SIGCHLD, on_child, a, err))
+        return -1;
+    for (int i = 0; i < 3; i++)
+        if (loop_signal(loop, ends[i], on_signal, a, err))
+            return -1;
+    a->keeper = watch_create(loop, keeper_fd, on_keeper, a, err);
+    if (!a->keeper)
+        return -1;
+    watch_set(a->keeper, LOOP_READ);
+    return agent_open(a, loop, STDIN_FILENO, STDOUT_FILENO, err);
+}
+
+static void worker_ended(struct agent *a)
+{
+    loop_stop(a->loop);
+}
+
+static void worker_close(struct agent *a)
+{
+    agent_close(a);
+    oom_destroy(a->oom);
+    watch_destroy(a->keeper);
+    loop_destroy(a->loop);
 }
 
 int worker_run(int keeper_fd)
 {
     struct agent a;
     struct err err = ERR_INIT;
+    struct hello hello;
 
     memset(&a, 0, sizeof a);
+    a.ended = worker_ended;
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setsid();
     signal(SIGPIPE, SIG_IGN);
     a.cores = node_cores();
-    a.ping_limit_ms = PING_LIMIT_MS;
-    a.grace_ms = GRACE_MS;
     a.oom = oom_create();
     if (worker_open(&a, keeper_fd, &err)) {
         static const char name[] = "ds-agent: ";
@@ -480,7 +492,9 @@ int worker_run(int keeper_fd)
             a.status = 1;
         a.status = 1;
     } else {
-        greet(&a);
+        node_hello(&hello);
+        agent_greet(&a, &hello);
+        hello_clear(&hello);
         loop_run(a.loop);
     }
     worker_close(&a);

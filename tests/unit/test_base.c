@@ -272,6 +272,42 @@ static void wire_refuses(void **state)
     assert_false(reader_done(&r)); /* something is left */
 }
 
+/* 4,096 nodes of 8 ranks are one run; any other order survives as well; what does not fit is refused. */
+static void wire_node_of(void **state)
+{
+    static const int odd[] = {0, 0, 1, 1, 2, 5, 4, 4, 4};
+    int *many = xcalloc(32768, sizeof *many), *got;
+    struct buf b = BUF_INIT;
+    struct reader r;
+
+    (void)state;
+    for (int i = 0; i < 32768; i++)
+        many[i] = i / 8;
+    put_node_of(&b, many, 32768);
+    assert_int_equal(b.len, 12);
+    r = reader_of(b.data, b.len);
+    got = get_node_of(&r, 32768);
+    assert_true(reader_done(&r));
+    assert_memory_equal(got, many, 32768 * sizeof *many);
+    free(got);
+    r = reader_of(b.data, b.len);
+    assert_null(get_node_of(&r, 32767)); /* more ranks than the world has */
+    assert_true(r.failed);
+    r = reader_of(b.data, b.len);
+    assert_null(get_node_of(&r, 32769)); /* fewer */
+    free(many);
+    buf_reset(&b);
+    put_node_of(&b, odd, 9);
+    r = reader_of(b.data, b.len);
+    got = get_node_of(&r, 9);
+    assert_true(reader_done(&r));
+    assert_memory_equal(got, odd, sizeof odd);
+    free(got);
+    r = reader_of("\0\0\0\0\0\0\0\0\1\0\0\0", 12); /* a run of no nodes */
+    assert_null(get_node_of(&r, 1));
+    buf_clear(&b);
+}
+
 /* A message is one write of one line, whatever its length. */
 static void messages(void **state)
 {
@@ -331,7 +367,7 @@ int main(void)
         cmocka_unit_test(errors),       cmocka_unit_test(whole_numbers),
         cmocka_unit_test(real_numbers), cmocka_unit_test(sizes_and_times),
         cmocka_unit_test(words),        cmocka_unit_test(globs),
-        cmocka_unit_test(wire_bytes),   cmocka_unit_test(wire_refuses),
+        cmocka_unit_test(wire_bytes), cmocka_unit_test(wire_node_of),   cmocka_unit_test(wire_refuses),
         cmocka_unit_test(hashes),       cmocka_unit_test(messages),
     };
 

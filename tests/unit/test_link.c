@@ -90,13 +90,14 @@ static void send_welcome(uint32_t id)
     static const uint8_t key[32] = "0123456789abcdef0123456789abcde";
     static const uint32_t head[] = {1, 3, 0, 2,
                                     1, 2, 9}; /* rank, world, local 0 of 2, node 1 of 2, epoch */
+    static const uint32_t runs[] = {0, 1, 1, 1, 1, 2}; /* one rank on node 0, two on node 1 */
     int fds[2] = {memfd, event};
     struct buf b = BUF_INIT;
 
     for (int i = 0; i < 7; i++)
         put_u32(&b, head[i]);
-    for (uint32_t i = 0; i < 3; i++)
-        put_u32(&b, i > 0);
+    for (int i = 0; i < 6; i++)
+        put_u32(&b, runs[i]);
     put_bytes(&b, key, sizeof key);
     put_str(&b, "192.0.2.7");
     answer(LINK_WELCOME, id, &b, fds, 2);
