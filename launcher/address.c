@@ -74,25 +74,75 @@ static int link_local(const char *address)
     return !strncmp(address, "169.254.", 8) || !strncasecmp(address, "fe80:", 5);
 }
 
-/* Another machine has the same address: a bridge that every machine has under this number. */
-static int elsewhere_too(const struct hello *const *hello, int n, int node, const char *address)
-{
-    int m, i;
+/* All nodes, and which of their addresses another machine has as well: that of a bridge that every machine has under
+ * this number, as docker0. Such an address leads each machine to itself. */
+struct nodes {
+    const struct hello *const *hello;
+    int n;
+    uint8_t **twice; /* [n][nifaces] */
+};
 
-    for (m = 0; m < n; m++)
-        for (i = 0; m != node && i < hello[m]->nifaces; i++)
-            if (!strcmp(hello[m]->iface[i].address, address) &&
-                !address_same_place(hello[m], hello[node]))
-                return 1;
-    return 0;
+struct entry {
+    const struct hello *hello;
+    int node, iface;
+};
+
+static int by_address(const void *a, const void *b)
+{
+    const struct entry *x = a, *y = b;
+
+    return strcmp(x->hello->iface[x->iface].address, y->hello->iface[y->iface].address);
 }
 
-static int usable(const struct hello *const *hello, int n, int node, int i)
+/* One run of equal addresses. */
+static void mark(struct nodes *ns, const struct entry *e, int n)
 {
-    const struct hello_iface *f = &hello[node]->iface[i];
+    int apart = 0, k;
 
-    return !f->loopback && !link_local(f->address) && !is_bridge(f->name) &&
-           !elsewhere_too(hello, n, node, f->address);
+    for (k = 1; k < n; k++)
+        apart |= !address_same_place(e[0].hello, e[k].hello);
+    for (k = 0; k < n; k++)
+        ns->twice[e[k].node][e[k].iface] = (uint8_t)apart;
+}
+
+static void nodes_init(struct nodes *ns, const struct hello *const *hello, int n)
+{
+    struct entry *e = NULL;
+    int total = 0, m, i, from, to;
+
+    *ns = (struct nodes){hello, n, xcalloc((size_t)n, sizeof *ns->twice)};
+    for (m = 0; m < n; m++)
+        total += hello[m]->nifaces;
+    e = xcalloc((size_t)total + 1, sizeof *e);
+    for (m = total = 0; m < n; m++) {
+        ns->twice[m] = xcalloc((size_t)hello[m]->nifaces + 1, 1);
+        for (i = 0; i < hello[m]->nifaces; i++)
+            if (!hello[m]->iface[i].loopback)
+                e[total++] = (struct entry){hello[m], m, i};
+    }
+    qsort(e, (size_t)total, sizeof *e, by_address);
+    for (from = 0; from < total; from = to) {
+        for (to = from + 1; to < total && !by_address(&e[from], &e[to]); to++)
+            ;
+        mark(ns, e + from, to - from);
+    }
+    free(e);
+}
+
+static void nodes_clear(struct nodes *ns)
+{
+    int m;
+
+    for (m = 0; m < ns->n; m++)
+        free(ns->twice[m]);
+    free(ns->twice);
+}
+
+static int usable(const struct nodes *ns, int node, int i)
+{
+    const struct hello_iface *f = &ns->hello[node]->iface[i];
+
+    return !f->loopback && !link_local(f->address) && !is_bridge(f->name) && !ns->twice[node][i];
 }
 
 /* By this address the front end came to the node. */
@@ -117,24 +167,25 @@ static void take_iface(struct address *out, const struct hello_iface *f)
 }
 
 /* Every node's address in net. 1 when all have one. */
-static int choose_net(const struct hello *const *hello, int n, const struct net *net, int any,
-                      struct address *out)
+static int choose_net(const struct nodes *ns, const struct net *net, struct address *out)
 {
     int m, i;
 
-    for (m = 0; m < n; m++) {
-        for (i = 0; i < hello[m]->nifaces; i++)
-            if ((any || usable(hello, n, m, i)) && net_has(net, hello[m]->iface[i].address))
+    for (m = 0; m < ns->n; m++) {
+        const struct hello *h = ns->hello[m];
+
+        for (i = 0; i < h->nifaces; i++)
+            if (usable(ns, m, i) && net_has(net, h->iface[i].address))
                 break;
-        if (i == hello[m]->nifaces)
+        if (i == h->nifaces)
             return 0;
-        take_iface(&out[m], &hello[m]->iface[i]);
+        take_iface(&out[m], &h->iface[i]);
     }
     return 1;
 }
 
-static int choose_wanted(const struct hello *const *hello, const char *const *names, int n,
-                         const char *want, struct address *out, struct err *err)
+static int choose_wanted(const struct nodes *ns, const char *const *names, const char *want,
+                         struct address *out, struct err *err)
 {
     const char *slash = strchr(want, '/');
     struct net net;
@@ -149,15 +200,19 @@ static int choose_wanted(const struct hello *const *hello, const char *const *na
         if (bad)
             return err_set(err, ERR_INPUT, "--network-interface %s: no network such as 10.0.0.0/16", want);
     }
-    for (m = 0; m < n; m++) {
-        for (i = 0; i < hello[m]->nifaces; i++)
-            if (slash ? net_has(&net, hello[m]->iface[i].address)
-                      : !strcmp(hello[m]->iface[i].name, want))
+    for (m = 0; m < ns->n; m++) {
+        const struct hello *h = ns->hello[m];
+
+        for (i = 0; i < h->nifaces; i++)
+            if (slash ? net_has(&net, h->iface[i].address) : !strcmp(h->iface[i].name, want))
                 break;
-        if (i == hello[m]->nifaces)
+        if (i == h->nifaces)
             return err_set(err, ERR_INPUT, "host %s has no address %s %s; see `ip addr` there, or leave "
                            "--network-interface out", names[m], slash ? "in" : "on", want);
-        take_iface(&out[m], &hello[m]->iface[i]);
+        if (ns->twice[m][i])
+            return err_set(err, ERR_INPUT, "--network-interface %s: the address %s of host %s is another host's too; "
+                           "name a network in which each has its own", want, h->iface[i].address, names[m]);
+        take_iface(&out[m], &h->iface[i]);
     }
     return 0;
 }
@@ -172,48 +227,58 @@ static int all_here(const struct hello *const *hello, int n)
     return 1;
 }
 
-/* No network is common to all: each node's address towards the front end, else its first usable one. Routers join them, or the ranks say so. */
-static int choose_first(const struct hello *const *hello, const char *const *names, int n,
-                        struct address *out, struct err *err)
+/* No network is common to all: each node's address towards the front end, else its first usable one. Routers join
+ * them, or the ranks say so. */
+static int choose_first(const struct nodes *ns, const char *const *names, struct address *out, struct err *err)
 {
     int m, i;
 
-    for (m = 0; m < n; m++) {
-        for (i = 0; i < hello[m]->nifaces && !(usable(hello, n, m, i) && is_toward(hello[m], i)); i++)
+    for (m = 0; m < ns->n; m++) {
+        const struct hello *h = ns->hello[m];
+
+        for (i = 0; i < h->nifaces && !(usable(ns, m, i) && is_toward(h, i)); i++)
             ;
-        for (i = i < hello[m]->nifaces ? i : 0; i < hello[m]->nifaces && !usable(hello, n, m, i); i++)
+        for (i = i < h->nifaces ? i : 0; i < h->nifaces && !usable(ns, m, i); i++)
             ;
-        if (i == hello[m]->nifaces)
+        if (i == h->nifaces)
             return err_set(err, ERR_NODE, "host %s has no network address that the other hosts could "
                            "use; bring its network up or name one with --network-interface", names[m]);
-        take_iface(&out[m], &hello[m]->iface[i]);
+        take_iface(&out[m], &h->iface[i]);
     }
     return 0;
+}
+
+static int choose(const struct nodes *ns, const char *const *names, struct address *out, struct err *err)
+{
+    const struct hello *h = ns->hello[0];
+    struct net net;
+    int i, pass;
+
+    for (pass = 0; pass < 2; pass++) /* the network towards the front end first */
+        for (i = 0; i < h->nifaces; i++)
+            if (is_toward(h, i) == !pass && usable(ns, 0, i) &&
+                !net_of(h->iface[i].address, h->iface[i].prefix, &net) && choose_net(ns, &net, out))
+                return 0;
+    return choose_first(ns, names, out, err);
 }
 
 int address_choose(const struct hello *const *hello, const char *const *names, int n, const char *want,
                    struct address *out, struct err *err)
 {
-    struct net net;
-    int i, m;
+    struct nodes ns;
+    int m, rc = 0;
 
     memset(out, 0, (size_t)n * sizeof *out);
+    nodes_init(&ns, hello, n);
     if (want)
-        return choose_wanted(hello, names, n, want, out, err);
-    if (all_here(hello, n)) {
+        rc = choose_wanted(&ns, names, want, out, err);
+    else if (!all_here(hello, n))
+        rc = choose(&ns, names, out, err);
+    else
         for (m = 0; m < n; m++)
             take(&out[m], "127.0.0.1", "", "");
-        return 0;
-    }
-    for (m = 0; m < 2; m++) /* the network towards the front end first */
-        for (i = 0; i < hello[0]->nifaces; i++) {
-            const struct hello_iface *f = &hello[0]->iface[i];
-
-            if (is_toward(hello[0], i) == !m && usable(hello, n, 0, i) &&
-                !net_of(f->address, f->prefix, &net) && choose_net(hello, n, &net, 0, out))
-                return 0;
-        }
-    return choose_first(hello, names, n, out, err);
+    nodes_clear(&ns);
+    return rc;
 }
 
 void address_clear(struct address *a, int n)

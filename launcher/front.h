@@ -48,6 +48,7 @@ struct front_rank {
 struct front_site {
     struct binding_rank *rank; /* [n]; owned */
     int n;
+    int first, total; /* of the ranks on its machine, of all agents there */
     char *devices; /* CUDA_VISIBLE_DEVICES; "": left alone; owned */
 };
 

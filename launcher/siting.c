@@ -10,24 +10,46 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Processors are shared with the ranks of every agent on the same machine (several agents of this job may be
- * there, each in its own network or not). Fills in which share of how many node's first rank is. */
-static int share_of(const struct front *f, int node, int *total)
+/* Agents by machine: same kernel, same processors. */
+static int by_machine(const void *a, const void *b)
 {
-    const struct hello *h = &f->node[node].hello;
-    int m, before = 0;
+    const struct front_node *x = *(const struct front_node *const *)a, *y = *(const struct front_node *const *)b;
+    int d = strcmp(x->hello.boot_id, y->hello.boot_id);
 
-    *total = 0;
-    for (m = 0; m < f->place.nodes; m++) {
-        int ranks = f->place.first[m + 1] - f->place.first[m];
+    if (!d)
+        d = strcmp(x->hello.cpus, y->hello.cpus);
+    return d;
+}
 
-        if (strcmp(f->node[m].hello.boot_id, h->boot_id) || strcmp(f->node[m].hello.cpus, h->cpus))
-            continue;
-        *total += ranks;
-        if (m < node)
-            before += ranks;
+static int by_machine_and_index(const void *a, const void *b)
+{
+    const struct front_node *x = *(const struct front_node *const *)a, *y = *(const struct front_node *const *)b;
+    int d = by_machine(a, b);
+
+    return d ? d : x->index < y->index ? -1 : 1;
+}
+
+/* Processors are shared with the ranks of every agent on the same machine (several agents of this job may be
+ * there, each in its own network or not): which share of how many each node's first rank is. */
+static void find_shares(struct front *f)
+{
+    const struct front_node **order = xcalloc((size_t)f->place.nodes, sizeof *order);
+    int m, from, to, n = f->place.nodes;
+
+    for (m = 0; m < n; m++)
+        order[m] = &f->node[m];
+    qsort(order, (size_t)n, sizeof *order, by_machine_and_index);
+    for (from = 0; from < n; from = to) {
+        int total = 0;
+
+        for (to = from; to < n && !by_machine(&order[from], &order[to]); to++) {
+            f->site[order[to]->index].first = total;
+            total += f->hosts->host[order[to]->index].nslots;
+        }
+        for (m = from; m < to; m++)
+            f->site[order[m]->index].total = total;
     }
-    return before;
+    free(order);
 }
 
 static int site_devices(const struct front *f, int node, struct front_site *s, struct err *err)
@@ -72,14 +94,14 @@ static int site_node(struct front *f, int node, struct err *err)
 {
     const struct hello *h = &f->node[node].hello;
     struct front_site *s = &f->site[node];
-    int total, first = share_of(f, node, &total), *near, rc;
+    int *near, rc;
 
     s->n = f->place.first[node + 1] - f->place.first[node];
     s->rank = xcalloc((size_t)s->n + 1, sizeof *s->rank);
     if (site_devices(f, node, s, err))
         return -1;
     near = near_numa(&h->topo, s->devices, s->n);
-    rc = binding_make(&h->topo, &f->task->bind, first, total, s->n, near, s->rank, err);
+    rc = binding_make(&h->topo, &f->task->bind, s->first, s->total, s->n, near, s->rank, err);
     free(near);
     return rc;
 }
@@ -89,6 +111,7 @@ int front_sites(struct front *f)
     int m, bad = 0;
 
     f->site = xcalloc((size_t)f->place.nodes, sizeof *f->site);
+    find_shares(f);
     for (m = 0; m < f->place.nodes; m++)
         bad += site_node(f, m, &f->node[m].why) != 0;
     return bad;

@@ -8,6 +8,8 @@
 
 #include "launcher/address.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define LO {"lo", "127.0.0.1", 8, 1, ""}
@@ -102,6 +104,44 @@ static void wanted(void **state)
     address_clear(a, 2);
 }
 
+/* 4,096 nodes with a docker0 each: the choice may not grow with the square (minutes, then). */
+static void many(void **state)
+{
+    enum { N = 4096 };
+    struct hello *h = calloc(N, sizeof *h);
+    struct hello_iface(*f)[3] = calloc(N, sizeof *f);
+    const struct hello **p = calloc(N, sizeof *p);
+    const char **name = calloc(N, sizeof *name);
+    struct address *a = calloc(N, sizeof *a);
+    char(*text)[3][24] = calloc(N, sizeof *text);
+    struct err err = ERR_INIT;
+    (void)state;
+
+    for (int m = 0; m < N; m++) {
+        snprintf(text[m][0], 24, "10.9.%d.%d", m / 256, m % 256);
+        snprintf(text[m][1], 24, "n%d", m);
+        f[m][0] = (struct hello_iface)LO;
+        f[m][1] = (struct hello_iface){"weird0", "172.17.0.1", 16, 0, ""};
+        f[m][2] = (struct hello_iface){"ib0", text[m][0], 16, 0, ""};
+        h[m] = (struct hello){.hostname = text[m][1], .boot_id = text[m][1], .iface = f[m], .nifaces = 3};
+        p[m] = &h[m];
+        name[m] = text[m][1];
+    }
+    assert_int_equal(address_choose(p, name, N, NULL, a, &err), 0);
+    assert_string_equal(a[4095].address, "10.9.15.255");
+    assert_string_equal(a[4095].interface, "ib0");
+    address_clear(a, N);
+    assert_int_equal(address_choose(p, name, N, "weird0", a, &err), -1);
+    assert_non_null(strstr(err.text, "172.17.0.1 of host n0 is another"));
+    address_clear(a, N);
+    free(h);
+    free(f);
+    free(p);
+    free(name);
+    free(a);
+    free(text);
+}
+
 static void one_machine(void **state)
 {
     struct hello h[] = {NODE("a", "1", one), NODE("a", "1", one), NODE("b", "1", two)};
@@ -141,7 +181,7 @@ static void apart(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(common), cmocka_unit_test(toward),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(common), cmocka_unit_test(toward), cmocka_unit_test(many),
                                        cmocka_unit_test(wanted),
                                        cmocka_unit_test(one_machine), cmocka_unit_test(apart)};
 
