@@ -14,6 +14,8 @@ libagent_a_SOURCES = \
 	launcher/agent/agent.h \
 	launcher/agent/chan.c \
 	launcher/agent/check.c \
+	launcher/agent/errfile.c \
+	launcher/agent/limits.c \
 	launcher/agent/links.c \
 	launcher/agent/loop.c launcher/agent/loop.h \
 	launcher/agent/node.c \

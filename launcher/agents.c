@@ -4,6 +4,7 @@
 
 #include "engine/base/build.h"
 #include "engine/base/clock.h"
+#include "launcher/jsonget.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -155,6 +156,26 @@ static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
     free(text);
 }
 
+/* torchrun's error file: {"message": TEXT} or {"message": {"message": TEXT, ...}}. */
+static void on_error_file(struct front_rank *rk, const char *json, size_t n)
+{
+    const char *inner = json;
+    struct buf text = BUF_INIT;
+    size_t len;
+    int rc;
+
+    while (n && (json[n - 1] == '\n' || json[n - 1] == '\r'))
+        n--;
+    len = n;
+    if (jsonget_object(&inner, &len, "message"))
+        rc = jsonget_string(json, n, "message", &text);
+    else
+        rc = jsonget_string(inner, len, "message", &text);
+    free(rk->error);
+    rk->error = rc || !text.len ? NULL : buf_detach(&text);
+    buf_clear(&text);
+}
+
 static void on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r)
 {
     struct front *f = nd->front;
@@ -241,6 +262,9 @@ static int on_rank_frame(struct front_node *nd, const struct msg *m, struct err 
     case MSG_LOST:
         on_lost_frame(nd, rank, &r);
         break;
+    case MSG_ERROR:
+        on_error_file(&nd->front->rank[rank], (const char *)r.p, (size_t)(r.end - r.p));
+        break;
     case MSG_METRIC:
         front_metric(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
         break;
@@ -290,6 +314,7 @@ static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
     case MSG_FAIL:
     case MSG_LOST:
     case MSG_WANT:
+    case MSG_ERROR:
         return on_rank_frame(nd, m, err);
     default:
         return err_set(err, ERR_NODE, "its agent sends a frame of type %d, which is none of an agent's",

@@ -3,6 +3,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/parse.h"
+#include "launcher/rankenv.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -16,13 +17,6 @@ static const char *const carried[] = {
     "TORCH_*", "HF_*", "WANDB_*", "DS_*", "VIRTUAL_ENV", "DLTS_*", "NEBULA_*", "AML_RUN_ID",
     "AZUREML_*", "FC_TASKROLE_NAME", "FC_TASK_INDEX", "MASTER_HOST", "LOCAL_HOST", "GLOO_*", "TP_*",
     "MKL_*", "OPENBLAS_*", "LANG", "LC_*", "TERM", "TZ", NULL,
-};
-
-/* Made by a launcher for its own ranks: not to be inherited by another job. */
-static const char *const outer[] = {
-    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "NODE_RANK", "GROUP_RANK",
-    "CROSS_RANK", "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT", "DS_JOB_ID", "DS_EPOCH", "DS_AGENT_FD",
-    "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", NULL,
 };
 
 static int in(const char *const *patterns, const char *name)
@@ -188,7 +182,7 @@ static int add_exports(struct envlist *e, char *const *environment, char *const 
         for (k = 0; environment[k]; k++) {
             char *name = xstrndup(environment[k], strcspn(environment[k], "="));
 
-            if (glob_match(w, name) && !in(outer, name))
+            if (glob_match(w, name) && !in(rankenv_own, name))
                 envlist_set(e, environment[k]);
             free(name);
         }
@@ -215,7 +209,7 @@ static void add_carried(struct envlist *e, char *const *environment, int all)
     for (k = 0; environment[k]; k++) {
         char *name = xstrndup(environment[k], strcspn(environment[k], "="));
 
-        if (!in(outer, name) && strcmp(name, "CUDA_VISIBLE_DEVICES") &&
+        if (!in(rankenv_own, name) && strcmp(name, "CUDA_VISIBLE_DEVICES") &&
             (all || in(carried, name) || (slurm && !strncmp(name, "SLURM_", 6))))
             envlist_set(e, environment[k]);
         free(name);
@@ -253,8 +247,8 @@ int envlist_build(struct envlist *e, char *const *environment, const char *home,
     const char *file = value_of(environment, "DS_ENV_FILE");
     int i, given = file && *file;
 
-    for (i = 0; outer[i]; i++)
-        envlist_set(e, outer[i]);
+    for (i = 0; rankenv_own[i]; i++)
+        envlist_set(e, rankenv_own[i]);
     if (!has_word(exports, nexports, "NONE")) {
         add_carried(e, environment, has_word(exports, nexports, "ALL"));
         if (python)

@@ -42,6 +42,7 @@ struct front_rank {
     int code, signal, oom;
     int recorded;   /* 1 + index of its failure; 0: none */
     struct err *said; /* its own report; NULL: none. Owned: few ranks have one, and it is large */
+    char *error;     /* the message of its error file; owned, NULL: none */
 };
 
 /* Where the ranks of a node sit: siting.c. */

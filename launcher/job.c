@@ -491,6 +491,8 @@ static void front_clear(struct front *f)
     free(f->rank_log);
     free(f->run_dir);
     free(f->node);
+    for (m = 0; m < f->place.world; m++)
+        free(f->rank[m].error);
     free(f->rank);
     place_clear(&f->place);
     free(f);

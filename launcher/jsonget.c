@@ -123,6 +123,17 @@ int jsonget_number(const char *text, size_t n, const char *key, double *out)
     return parse_f64(number, out);
 }
 
+int jsonget_object(const char **text, size_t *n, const char *key)
+{
+    const char *to, *from = find(*text, *n, key, &to);
+
+    if (!from || *from != '{')
+        return -1;
+    *text = from;
+    *n = (size_t)(to - from);
+    return 0;
+}
+
 static void add_utf8(struct buf *out, unsigned c)
 {
     if (c < 0x80) {

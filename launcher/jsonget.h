@@ -8,6 +8,8 @@
 int jsonget_number(const char *text, size_t n, const char *key, double *out);
 /* The string there, unescaped, appended to out. */
 int jsonget_string(const char *text, size_t n, const char *key, struct buf *out);
+/* The object there: *text and *n become its own. 0; -1: none. */
+int jsonget_object(const char **text, size_t *n, const char *key);
 /* 1 when text is one well-formed object and nothing behind it (on one line: no raw control bytes). */
 int jsonget_valid(const char *text, size_t n);
 

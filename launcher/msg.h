@@ -31,6 +31,8 @@ enum msg_type {
     MSG_PONG,      /* u64 echo, f64 wall */
     MSG_WANT,      /* u32 rank, u32 bytes of STDIN that may be sent, beside what was allowed before */
     MSG_BYE,       /* str why: the agent ends */
+    MSG_ERROR,     /* u32 rank, bytes: what it left in its TORCHELASTIC_ERROR_FILE; comes before its EXIT */
+    MSG_HELD,      /* u32 port: answer to HOLD, 0: there is none */
     /* front end to agent */
     MSG_CHECK,     /* struct spawn of launcher/spawn.h: `ds-rank check` on this node */
     MSG_SPAWN,     /* struct spawn: starts this node's ranks */
@@ -42,6 +44,7 @@ enum msg_type {
     MSG_STDIN,     /* u32 rank, bytes (empty: EOF) */
     MSG_CREDIT,    /* u32 bytes of OUTPUT that may be sent */
     MSG_PING,      /* u64 echo */
+    MSG_HOLD,      /* hold another TCP port for MASTER_PORT */
     MSG_END,       /* end ranks, then the agent itself */
 };
 

@@ -10,12 +10,13 @@ struct env {
     int n, cap;
 };
 
-/* What a ds-launch sets itself: never inherited from one around us. */
-static const char *const own_names[] = {
-    "RANK",       "WORLD_SIZE",  "LOCAL_RANK",          "LOCAL_WORLD_SIZE",
-    "LOCAL_SIZE", "NODE_RANK",   "GROUP_RANK",          "CROSS_RANK",
-    "CROSS_SIZE", "MASTER_ADDR", "MASTER_PORT",         "DS_JOB_ID",
-    "DS_EPOCH",   "DS_AGENT_FD", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+const char *const rankenv_own[] = {
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "LOCAL_SIZE", "NODE_RANK", "GROUP_RANK",
+    "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_WORLD_SIZE", "ROLE_NAME", "CROSS_RANK", "CROSS_SIZE", "MASTER_ADDR",
+    "MASTER_PORT", "DS_JOB_ID", "DS_EPOCH", "DS_AGENT_FD", "TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_ERROR_FILE",
+    /* torchrun's, that we never set: the store of the ranks is rank 0's, and no agent's */
+    "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_SIGNALS_TO_HANDLE", NULL,
 };
 
 /* What it sets unless the user did: an inherited value is the user's, unless a ds-launch is around
@@ -94,8 +95,8 @@ static void env_init(struct env *e, const struct spawn *s, char *const *base)
     for (; *base; base++)
         if (strchr(*base, '='))
             env_put(e, xstrdup(*base));
-    for (size_t i = 0; i < COUNT(own_names); i++)
-        env_remove(e, own_names[i], strlen(own_names[i]));
+    for (size_t i = 0; rankenv_own[i]; i++)
+        env_remove(e, rankenv_own[i], strlen(rankenv_own[i]));
     for (size_t i = 0; nested && i < COUNT(user_names); i++)
         env_remove(e, user_names[i], strlen(user_names[i]));
     for (int i = 0; i < s->nenv; i++) {
@@ -116,15 +117,29 @@ static void set_identity(struct env *e, const struct spawn *s, int i, uint32_t e
     env_set_int(e, "LOCAL_WORLD_SIZE", s->nranks);
     env_set_int(e, "LOCAL_SIZE", s->nranks);
     env_set_int(e, "NODE_RANK", s->node);
-    env_set_int(e, "GROUP_RANK", s->node);
     env_set_int(e, "CROSS_RANK", s->node);
     env_set_int(e, "CROSS_SIZE", s->nodes);
     env_set(e, "MASTER_ADDR", s->master_addr);
     env_set_int(e, "MASTER_PORT", s->master_port);
     env_set(e, "DS_JOB_ID", s->job_id);
     env_set_int(e, "DS_EPOCH", epoch);
-    env_set(e, "TORCHELASTIC_RUN_ID", s->job_id);
+}
+
+/* torchrun's names. All ranks have one role; a node is a group. */
+static void set_torchrun(struct env *e, const struct spawn *s, int i, const char *error_file)
+{
+    env_set_int(e, "GROUP_RANK", s->node);
+    env_set_int(e, "GROUP_WORLD_SIZE", s->nodes);
+    env_set(e, "ROLE_NAME", *s->role ? s->role : "default");
+    env_set_int(e, "ROLE_RANK", s->rank[i].rank);
+    env_set_int(e, "ROLE_WORLD_SIZE", s->world);
+    env_set(e, "TORCHELASTIC_RUN_ID", *s->run_id ? s->run_id : s->job_id);
     env_set_int(e, "TORCHELASTIC_RESTART_COUNT", s->restarts);
+    env_set_int(e, "TORCHELASTIC_MAX_RESTARTS", s->max_restarts);
+    if (error_file)
+        env_set(e, "TORCHELASTIC_ERROR_FILE", error_file);
+    if (!env_has(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING"))
+        env_set_int(e, "TORCH_NCCL_ASYNC_ERROR_HANDLING", 1);
 }
 
 /* Threads: all processors the rank is bound to, or its share of the agent's. */
@@ -157,8 +172,8 @@ static void set_network(struct env *e, const struct spawn *s)
         env_put(e, xasprintf("UCX_NET_DEVICES=%s%s%s", s->rdma, *s->rdma ? "," : "", s->interface));
 }
 
-char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, int cores,
-                    char *const *base)
+char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, const char *error_file,
+                    int cores, char *const *base)
 {
     struct env e;
 
@@ -166,6 +181,7 @@ char **rankenv_make(const struct spawn *s, int i, uint32_t epoch, int agent_fd, 
     if (*s->devices)
         env_set(&e, "CUDA_VISIBLE_DEVICES", s->devices);
     set_identity(&e, s, i, epoch);
+    set_torchrun(&e, s, i, error_file);
     if (agent_fd >= 0)
         env_set_int(&e, "DS_AGENT_FD", agent_fd);
     if (!env_has(&e, "OMP_NUM_THREADS"))

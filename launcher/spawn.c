@@ -111,6 +111,12 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_ranks(out, s->rank, s->nranks);
     put_str(out, s->devices);
     put_str(out, s->rdma);
+    put_int(out, s->max_restarts);
+    put_str(out, s->run_id);
+    put_str(out, s->role);
+    put_i64(out, s->core_bytes);
+    put_str(out, s->venv);
+    put_int(out, s->nlate);
 }
 
 static void get_world(struct reader *r, struct spawn *s)
@@ -138,6 +144,8 @@ static int spawn_check(const struct spawn *s, struct err *err)
                        s->world);
     if (s->argc < 1)
         return err_set(err, ERR_JOB_INTERNAL, "no program to start");
+    if (s->nlate < 0 || s->nlate > s->nenv)
+        return err_set(err, ERR_JOB_INTERNAL, "%d of %d variables", s->nlate, s->nenv);
     for (int i = 0; i < s->world; i++)
         if (s->node_of[i] < 0 || s->node_of[i] >= s->nodes)
             return err_set(err, ERR_JOB_INTERNAL, "rank %d is on node %d of %d", i, s->node_of[i],
@@ -191,6 +199,12 @@ int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
     s->rank = get_ranks(&r, &s->nranks);
     s->devices = get_str(&r);
     s->rdma = get_str(&r);
+    s->max_restarts = get_int(&r);
+    s->run_id = get_str(&r);
+    s->role = get_str(&r);
+    s->core_bytes = get_i64(&r);
+    s->venv = get_str(&r);
+    s->nlate = get_int(&r);
     rc = reader_done(&r) ? spawn_check(s, err)
                          : err_set(err, ERR_JOB_INTERNAL, "the job table is cut short or too long");
     if (rc)
@@ -215,6 +229,9 @@ void spawn_clear(struct spawn *s)
     free(s->rank);
     free(s->devices);
     free(s->rdma);
+    free(s->run_id);
+    free(s->role);
+    free(s->venv);
     memset(s, 0, sizeof *s);
 }
 

@@ -62,7 +62,14 @@ struct spawn {
     int nranks; /* of this node: rank[i].local_rank == i, ranks ascending */
     char *devices; /* CUDA_VISIBLE_DEVICES of every rank here; "": what is set there stays */
     char *rdma;    /* the RDMA device behind interface, for UCX; "": none */
+    int max_restarts;     /* TORCHELASTIC_MAX_RESTARTS */
+    char *run_id, *role;  /* TORCHELASTIC_RUN_ID, ROLE_NAME; "": the job's id, "default" */
+    int64_t core_bytes;   /* RLIMIT_CORE of the user's shell; -1: unlimited; SPAWN_CORE_KEEP: the agent's */
+    char *venv;           /* a shell script that makes the ranks' environment, absolute; "": none */
+    int nlate;            /* so many of env, the last ones, count over what that script sets */
 };
+
+#define SPAWN_CORE_KEEP (-2)
 
 /* Appends the payload. */
 void spawn_put(struct buf *out, const struct spawn *s);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -51,6 +52,15 @@ static void fill_ranks(const struct front *f, int node, struct spawn *s)
     s->devices = site->devices;
 }
 
+static int64_t core_limit(void)
+{
+    struct rlimit l;
+
+    if (getrlimit(RLIMIT_CORE, &l))
+        return SPAWN_CORE_KEEP;
+    return l.rlim_cur >= INT64_MAX ? -1 : (int64_t)l.rlim_cur;
+}
+
 static void send_one(struct front *f, int node, enum msg_type type, const struct buf *job, int *node_of)
 {
     struct task *t = f->task;
@@ -82,6 +92,10 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.umask = (int)mask;
     s.env = t->env.item;
     s.nenv = t->env.n;
+    s.max_restarts = f->o->torch.max_restarts;
+    s.run_id = f->o->torch.run_id;
+    s.role = f->o->torch.role;
+    s.core_bytes = core_limit();
     s.job = (uint8_t *)(uintptr_t)buf_str(job);
     s.job_len = job->len;
     fill_ranks(f, node, &s);

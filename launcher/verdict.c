@@ -93,6 +93,17 @@ static void print_tail(const struct front *f, int rank)
     buf_clear(&text);
 }
 
+/* The first line of what the rank left in its error file, as the terminal may have it. */
+static void add_error(const char *said, struct buf *text)
+{
+    int i;
+
+    if (said)
+        buf_adds(text, ": ");
+    for (i = 0; said && said[i] && said[i] != '\n' && i < 500; i++)
+        buf_addc(text, (unsigned char)said[i] < ' ' || said[i] == 127 ? '?' : said[i]);
+}
+
 static int blame_rank(const struct front *f, const struct failure *c, struct buf *text)
 {
     const struct front_rank *rk = &f->rank[c->rank];
@@ -103,12 +114,14 @@ static int blame_rank(const struct front *f, const struct failure *c, struct buf
     if (rk->signal && c->kind == FAILED_SIGNAL) {
         buf_addf(text, " was killed by signal %d (%s)%s", rk->signal, strsignal(rk->signal),
                  rk->oom ? ": the node was out of memory" : "");
+        add_error(rk->error, text);
         return 128 + rk->signal;
     }
     if (rk->said)
         buf_addf(text, rk->pid ? " failed: %s" : " did not start: %s", rk->said->text);
     else
         buf_addf(text, " ended with code %d", rk->code);
+    add_error(rk->error, text);
     if (rk->code > 0 || !rk->said)
         return rk->code > 0 ? rk->code : 1;
     return err_exit_code(rk->said) ? err_exit_code(rk->said) : 1;

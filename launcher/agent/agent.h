@@ -56,6 +56,7 @@ struct rank {
     int in_end;    /* close stdin when in is empty */
     int status_fd; /* becomes readable when exec is done (end of file) or failed (two ints) */
     struct watch *status_watch;
+    int error_fd; /* its error file, -1: none */
 };
 
 struct team {
@@ -90,6 +91,13 @@ void stream_close(struct stream *s);
 void stdin_open(struct rank *r, int fd);
 void stdin_close(struct rank *r);
 void pump_credit(struct agent *a); /* credit came: streams move again */
+
+/* errfile.c. Its path, owned; NULL: none could be made. */
+char *errfile_open(struct rank *r);
+void errfile_send(struct rank *r); /* what is in it, when the rank is gone; closes */
+void errfile_close(struct rank *r);
+/* limits.c: in the child. */
+void limits_set(const struct spawn *s);
 
 /* ---- the ranks' sockets (links.c) */
 struct links *links_create(struct team *t);

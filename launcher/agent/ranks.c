@@ -155,6 +155,7 @@ static void child_run(const struct plan *p)
         child_fail(p->fd[STATUS], EXEC_CWD);
     if (s->umask >= 0)
         umask((mode_t)s->umask);
+    limits_set(s);
     environ = p->env;
     execvp(p->argv[0], p->argv);
     child_fail(p->fd[STATUS], EXEC_PROGRAM);
@@ -250,6 +251,7 @@ static int plan_stdin(struct rank *r, struct plan *p, int *ours)
 static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct err *err)
 {
     struct team *t = r->team;
+    char *error_file;
 
     if (plan_stdin(r, p, &ours[IN]) || make_pipe(&ours[OUT], &p->fd[OUT], 1) ||
         make_pipe(&ours[ERR], &p->fd[ERR], 1) || make_pipe(&ours[STATUS], &p->fd[STATUS], 1))
@@ -259,8 +261,10 @@ static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct 
         if (p->fd[LINK] < 0)
             return -1;
     }
-    p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1,
+    error_file = t->links ? NULL : errfile_open(r);
+    p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1, error_file,
                           t->agent->cores, environ);
+    free(error_file);
     return 0;
 }
 
@@ -327,7 +331,7 @@ static void rank_init(struct team *t, int i)
     r->team = t;
     r->index = i;
     r->number = t->spawn.rank[i].rank;
-    r->in_fd = r->status_fd = -1;
+    r->in_fd = r->status_fd = r->error_fd = -1;
     for (int k = 0; k < 2; k++) {
         r->out[k].rank = r;
         r->out[k].which = k + 1;
@@ -381,6 +385,7 @@ void team_destroy(struct team *t)
     for (int i = 0; i < t->n; i++) {
         stdin_close(&t->rank[i]);
         status_close(&t->rank[i]);
+        errfile_close(&t->rank[i]);
         stream_close(&t->rank[i].out[0]);
         stream_close(&t->rank[i].out[1]);
     }
@@ -408,6 +413,7 @@ int team_reaped(struct team *t, pid_t pid, int status)
         stdin_close(r);
         if (t->links)
             links_rank_gone(t->links, i, signo || code);
+        errfile_send(r);
         put_exit(r, code, signo, signo == SIGKILL && oom_killed(t->agent->oom, pid));
         return 1;
     }

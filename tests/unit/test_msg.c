@@ -118,7 +118,13 @@ static struct spawn example(void)
                       .rank = rank,
                       .nranks = 2,
                       .devices = "4,GPU-a",
-                      .rdma = "mlx5_0:1"};
+                      .rdma = "mlx5_0:1",
+                      .max_restarts = 7,
+                      .run_id = "run 1",
+                      .role = "trainer",
+                      .core_bytes = 1234567890123,
+                      .venv = "/opt/venv/bin/activate",
+                      .nlate = 2};
 
     memset(s.key, 0xab, sizeof s.key);
     return s;
@@ -145,6 +151,12 @@ static void spawn_survives(void **state)
     assert_string_equal(out.rank[0].cpus, "0-1");
     assert_string_equal(out.devices, "4,GPU-a");
     assert_string_equal(out.rdma, "mlx5_0:1");
+    assert_int_equal(out.max_restarts, 7);
+    assert_string_equal(out.run_id, "run 1");
+    assert_string_equal(out.role, "trainer");
+    assert_int_equal(out.core_bytes, 1234567890123);
+    assert_string_equal(out.venv, "/opt/venv/bin/activate");
+    assert_int_equal(out.nlate, 2);
     spawn_put(&again, &out);
     assert_int_equal(again.len, b.len);
     assert_memory_equal(again.data, b.data, b.len);

@@ -27,6 +27,10 @@ static struct spawn node1(void)
                       .interface = "",
                       .devices = "",
                       .rdma = "",
+                      .run_id = "run 5",
+                      .role = "",
+                      .venv = "",
+                      .max_restarts = 6,
                       .engine = 1,
                       .master_addr = "10.0.0.1",
                       .master_port = 23456,
@@ -54,7 +58,7 @@ static void check(char **env, const char *name, const char *want)
 static void who_i_am(void **state)
 {
     struct spawn s = node1();
-    char **env = rankenv_make(&s, 1, 9, 3, 8, no_env);
+    char **env = rankenv_make(&s, 1, 9, 3, "/proc/1/fd/7", 8, no_env);
     static const char *const want[][2] = {
         {"RANK", "3"},
         {"WORLD_SIZE", "5"},
@@ -71,7 +75,15 @@ static void who_i_am(void **state)
         {"DS_JOB_ID", "job7"},
         {"DS_EPOCH", "9"},
         {"DS_AGENT_FD", "3"},
-        {"TORCHELASTIC_RUN_ID", "job7"},
+        {"TORCHELASTIC_RUN_ID", "run 5"},
+        {"TORCHELASTIC_MAX_RESTARTS", "6"},
+        {"TORCHELASTIC_ERROR_FILE", "/proc/1/fd/7"},
+        {"GROUP_WORLD_SIZE", "2"},
+        {"ROLE_RANK", "3"},
+        {"ROLE_WORLD_SIZE", "5"},
+        {"ROLE_NAME", "default"},
+        {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"},
+        {"TORCHELASTIC_USE_AGENT_STORE", NULL},
         {"TORCHELASTIC_RESTART_COUNT", "4"},
         {"CUDA_VISIBLE_DEVICES", NULL},
         {"GLOO_SOCKET_IFNAME", NULL},
@@ -97,7 +109,7 @@ static void outer_launch_is_scrubbed(void **state)
     char **env;
 
     s.interface = "ib0";
-    env = rankenv_make(&s, 0, 0, -1, 2, base);
+    env = rankenv_make(&s, 0, 0, -1, NULL, 2, base);
     check(env, "HOME", "/h");
     check(env, "DS_JOB_ID", "job7");
     check(env, "DS_AGENT_FD", NULL);
@@ -107,13 +119,13 @@ static void outer_launch_is_scrubbed(void **state)
     check(env, "NCCL_SOCKET_IFNAME", "=ib0"); /* that one, and not ib01 */
     check(env, "TP_SOCKET_IFNAME", "ib0");
     rankenv_free(env);
-    env = rankenv_make(&s, 0, 0, -1, 2, plain); /* the user's own, no launch around us */
+    env = rankenv_make(&s, 0, 0, -1, NULL, 2, plain); /* the user's own, no launch around us */
     check(env, "OMP_NUM_THREADS", "64");
     check(env, "GLOO_SOCKET_IFNAME", "site0");
     check(env, "UCX_NET_DEVICES", "ib0");
     rankenv_free(env);
     s.rdma = "mlx5_0:1";
-    env = rankenv_make(&s, 0, 0, -1, 2, plain);
+    env = rankenv_make(&s, 0, 0, -1, NULL, 2, plain);
     check(env, "UCX_NET_DEVICES", "mlx5_0:1,ib0");
     rankenv_free(env);
     env = rankenv_plain(&s, base);
@@ -133,7 +145,7 @@ static void user_entries(void **state)
 
     s.env = user;
     s.nenv = 5;
-    env = rankenv_make(&s, 0, 0, -1, 2, base);
+    env = rankenv_make(&s, 0, 0, -1, NULL, 2, base);
     check(env, "A", "x=y \n");
     check(env, "B", NULL);
     check(env, "PATH", "/opt/bin");
@@ -149,12 +161,12 @@ static void devices(void **state)
 {
     char *slurm[] = {"CUDA_VISIBLE_DEVICES=4,GPU-aa,6", NULL};
     struct spawn s = node1();
-    char **env = rankenv_make(&s, 1, 0, -1, 2, slurm);
+    char **env = rankenv_make(&s, 1, 0, -1, NULL, 2, slurm);
 
     check(env, "CUDA_VISIBLE_DEVICES", "4,GPU-aa,6"); /* nothing was chosen: what is there stays */
     rankenv_free(env);
     s.devices = "6,4,GPU-aa"; /* for all ranks: LOCAL_RANK is the index */
-    env = rankenv_make(&s, 1, 0, -1, 2, slurm);
+    env = rankenv_make(&s, 1, 0, -1, NULL, 2, slurm);
     check(env, "CUDA_VISIBLE_DEVICES", "6,4,GPU-aa");
     rankenv_free(env);
 }
@@ -165,11 +177,11 @@ static void threads(void **state)
     char **env;
 
     ranks[1].cpus = "0-3,8";
-    env = rankenv_make(&s, 1, 0, -1, 64, no_env);
+    env = rankenv_make(&s, 1, 0, -1, NULL, 64, no_env);
     check(env, "OMP_NUM_THREADS", "5");
     rankenv_free(env);
     ranks[1].threads = 3;
-    env = rankenv_make(&s, 1, 0, -1, 64, no_env);
+    env = rankenv_make(&s, 1, 0, -1, NULL, 64, no_env);
     check(env, "OMP_NUM_THREADS", "3");
     rankenv_free(env);
 }

@@ -1,0 +1,72 @@
+#!/bin/sh
+# Words and variables of torchrun: what a rank sees, with uneven slots too, the error file, files of output, restarts.
+. "$top_srcdir/tests/cli/taplib.sh"
+cd "$here" || exit 99
+mark=m$$
+run() { DS_TEST_MARK=$mark timeout 60 "$launch" "$@" </dev/null; }
+
+# ---- what a rank sees ----
+printf 'a slots=1\nb slots=3\n' >hf
+agent="exec $top_builddir/ds-agent"
+cat >vars.sh <<'X'
+echo "$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $ROLE_RANK/$ROLE_WORLD_SIZE \
+$ROLE_NAME $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS $TORCHELASTIC_RUN_ID"
+X
+run -H hf --launcher exec --launcher_args "$agent" --rdzv-id 'run 5' --role trainer --max-restarts 4 --prefix none sh vars.sh | sort >got
+cat >want <<'X'
+0/4 0/1 0/2 0/4 trainer 0/4 run 5
+1/4 0/3 1/2 1/4 trainer 0/4 run 5
+2/4 1/3 1/2 2/4 trainer 0/4 run 5
+3/4 2/3 1/2 3/4 trainer 0/4 run 5
+X
+is "torchrun's variables with uneven slots" "$(cat got)" "$(cat want)"
+is "one run id for all ranks, another one for another launch" \
+    "$({ run --hosts local:2x2 --prefix none sh -c 'echo $TORCHELASTIC_RUN_ID'; run --hosts local:1 sh -c 'echo $TORCHELASTIC_RUN_ID'; } | sort -u | wc -l | tr -d ' ')" 2
+is "an agent store of a torchrun around us is not announced" \
+    "$(TORCHELASTIC_USE_AGENT_STORE=True run --hosts local:1 sh -c 'echo "<$TORCHELASTIC_USE_AGENT_STORE>"')" "<>"
+echo 'import sys; print(sys.argv[1:])' >args.py
+is "--nproc-per-node appends no --local_rank" "$(run --nproc-per-node 1 args.py x)" "['x']"
+is "-m runs a module" "$(run --standalone --nproc-per-node 1 -m args x y)" "['x', 'y']"
+is "--nproc-per-node cpu" "$(run --standalone --nproc-per-node cpu --prefix none echo x | wc -l | tr -d ' ')" "$(nproc)"
+is "--nnodes MIN:MAX takes what is there" "$(run --nnodes 1:4 --hosts local:2x1 --prefix none echo x | wc -l | tr -d ' ')" 2
+is "--nnodes MIN:MAX takes at most MAX" "$(run --nnodes 1:2 --hosts local:3x1 --prefix none echo x | wc -l | tr -d ' ')" 2
+is "--standalone is this machine" "$(run --standalone --nproc-per-node 2 --prefix none sh -c 'echo $MASTER_ADDR' | sort -u)" 127.0.0.1
+is "--local-addr is MASTER_ADDR of one host" "$(run --local-addr 127.0.0.2 --hosts local:1 sh -c 'echo $MASTER_ADDR')" 127.0.0.2
+out=$(run --local-addr 127.0.0.2 --hosts local:2x1 true 2>&1); rc=$?
+is "--local-addr of many hosts: status" $rc 2
+like "--local-addr of many hosts: why" "$out" "--network-interface"
+
+# ---- limits, umask, folder: of the shell, on a node whose login has others ----
+cat >limits.sh <<'X'
+echo "$(ulimit -S -c) $(ulimit -S -n) $(umask) $PWD"
+X
+hard=$(ulimit -H -n)
+[ "$hard" -le 1048576 ] 2>/dev/null || hard=1048576
+got=$(ulimit -S -c 0; umask 027; run --hosts a --launcher exec --launcher_args "ulimit -S -c unlimited; ulimit -S -n 64; umask 0; cd /; $agent" sh limits.sh)
+is "no core files, all descriptors, umask and folder" "$got" "0 $hard 0027 $here"
+
+# ---- the error file ----
+cat >err.py <<'X'
+import json, os, sys, time
+if os.environ["RANK"] == "1":
+    json.dump({"message": {"message": "ValueError: \u00e9 no such layer\nmore", "extraInfo": {"timestamp": "1"}}},
+              open(os.environ["TORCHELASTIC_ERROR_FILE"], "w"))
+    sys.exit(3)
+time.sleep(30)
+X
+run --hosts local:2 err.py 2>err; rc=$?
+is "error file: the code is the rank's" $rc 3
+like "error file: its message stands in the end" "$(cat err)" "ended with code 3: ValueError: é no such layer"
+run --hosts local:1 sh -c 'echo "{\"message\": \"plain\"}" >$TORCHELASTIC_ERROR_FILE; exit 4' 2>err
+like "error file: the plain form" "$(cat err)" "ended with code 4: plain"
+run --hosts local:1 sh -c 'head -c 3000000 /dev/urandom >$TORCHELASTIC_ERROR_FILE; exit 5' 2>err; rc=$?
+is "error file: what is no message is left out" "$rc $(grep -c 'ended with code 5$' err)" "5 1"
+
+# ---- --save_pid ----
+DS_TEST_MARK=$mark "$launch" --hosts local:1 --save_pid sh -c 'sleep 0.3' </dev/null &
+pid=$!
+wait_for 10 test -s /tmp/$pid.deepspeed
+is "--save_pid: the file holds ds-launch's number" "$(cat /tmp/$pid.deepspeed)" $pid
+wait $pid
+ok "--save_pid: the file is gone afterwards" test ! -e /tmp/$pid.deepspeed
+finish
