@@ -12,6 +12,7 @@ noinst_LIBRARIES += libagent.a
 libagent_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS)
 libagent_a_SOURCES = \
 	launcher/agent/agent.h \
+	launcher/agent/cgroup.c launcher/agent/cgroup.h \
 	launcher/agent/chan.c \
 	launcher/agent/check.c \
 	launcher/agent/errfile.c \

@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 struct agent;
+struct cgroup;
 struct chan;
 struct check;
 struct links;
@@ -165,6 +166,7 @@ struct agent {
     struct buf why;
     struct ticker *ping_ticker, *end_ticker;
     struct watch *keeper;
+    struct cgroup *cgroup; /* NULL: none */
     int status; /* exit status */
     void (*ended)(struct agent *a); /* its life is over; still inside its own calls, so close it later */
 };
@@ -176,12 +178,12 @@ void agent_greet(struct agent *a, const struct hello *h);
 void agent_close(struct agent *a);
 
 /* The worker's life; returns its exit status. keeper_fd: end of file when the keeper is gone. */
-int worker_run(int keeper_fd);
+int worker_run(int keeper_fd, struct cgroup *cgroup);
 void agent_fail(struct agent *a, uint32_t epoch, uint32_t rank, const struct err *err);
 /* fd above the numbers that a child overwrites (0 to 9); closes the old one. -1 stays -1. */
 int lift_fd(int fd);
-/* fork with all signals blocked in the child, for child_reset. */
-pid_t child_fork(void);
+/* fork with all signals blocked in the child, for child_reset; see cgroup_fork. */
+pid_t child_fork(struct cgroup *cgroup);
 /* Between fork and exec of any program that we start: default signals, own process group, dies with
  * us. */
 void child_reset(pid_t parent);

@@ -196,7 +196,7 @@ static int check_fork(struct check *c, struct err *err)
             watch_create(c->agent->loop, c->source[i].fd, on_source, &c->source[i], err);
         watch_set(c->source[i].watch, LOOP_READ);
     }
-    if (rc == 0 && (c->pid = child_fork()) == 0)
+    if (rc == 0 && (c->pid = child_fork(NULL)) == 0)
         child_run(c, theirs, job, env, parent);
     if (rc || c->pid < 0)
         rc = err_set(err, ERR_NODE, "%s: the job can't be checked: %m", c->spawn.host);

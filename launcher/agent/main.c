@@ -5,6 +5,7 @@
  * keeper, and when the keeper dies the worker, who is still there, ends everything below itself. */
 #include "engine/base/build.h"
 #include "launcher/agent/agent.h"
+#include "launcher/agent/cgroup.h"
 #include "launcher/agent/reap.h"
 
 #include <errno.h>
@@ -74,6 +75,7 @@ static int keep(pid_t worker, const sigset_t *set)
 static int keeper_run(void)
 {
     sigset_t set, old;
+    struct cgroup *cgroup;
     int life[2], status;
     pid_t worker;
 
@@ -84,7 +86,12 @@ static int keeper_run(void)
     sigprocmask(SIG_BLOCK, &set, &old);
     signal(SIGCHLD, SIG_DFL); /* ignored, nothing could be waited for */
     close_inherited();
-    if (open_standard() || prctl(PR_SET_CHILD_SUBREAPER, 1) || pipe2(life, O_CLOEXEC) ||
+    if (open_standard()) {
+        fprintf(stderr, "ds-agent: cannot start: %s\n", strerror(errno));
+        return 1;
+    }
+    cgroup = cgroup_make();
+    if (prctl(PR_SET_CHILD_SUBREAPER, 1) || pipe2(life, O_CLOEXEC) ||
         (worker = fork()) < 0) {
         fprintf(stderr, "ds-agent: cannot start: %s\n", strerror(errno));
         return 1;
@@ -92,11 +99,12 @@ static int keeper_run(void)
     if (worker == 0) {
         sigprocmask(SIG_SETMASK, &old, NULL);
         close(life[1]);
-        return worker_run(life[0]);
+        return worker_run(life[0], cgroup);
     }
     close(life[0]);
     leave_channel();
     status = keep(worker, &set);
+    cgroup_remove(cgroup); /* with what the worker left in it */
     if (reap_all(REAP_LIMIT_MS)) {
         fprintf(stderr, "ds-agent: processes are left that cannot be ended\n");
         status = 1;

@@ -7,6 +7,7 @@
  * stops only the child: whether exec worked is read from status_fd in the loop. */
 #include "launcher/agent/agent.h"
 #include "engine/base/clock.h"
+#include "launcher/agent/cgroup.h"
 #include "launcher/rankenv.h"
 
 #include <errno.h>
@@ -38,14 +39,14 @@ struct plan {
 };
 
 /* Signals wait while there are two of us with the loop's handlers, which write into one pipe. */
-pid_t child_fork(void)
+pid_t child_fork(struct cgroup *cgroup)
 {
     sigset_t all, old;
     pid_t pid;
 
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, &old);
-    pid = fork();
+    pid = cgroup_fork(cgroup);
     if (pid)
         sigprocmask(SIG_SETMASK, &old, NULL);
     return pid;
@@ -288,7 +289,7 @@ static int rank_start(struct rank *r, struct err *err)
                      "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR
                      "; install the package there or name the program",
                      t->spawn.host);
-    if (rc == 0 && (r->pid = child_fork()) == 0)
+    if (rc == 0 && (r->pid = child_fork(t->agent->cgroup)) == 0)
         child_run(&p);
     if (rc == 0 && r->pid < 0) {
         r->pid = 0;
@@ -425,6 +426,9 @@ void team_signal(struct team *t, int signo)
     for (int i = 0; i < t->n; i++)
         if (t->rank[i].pid)
             kill(-t->rank[i].pid, signo);
+    for (int i = 0; i < t->n; i++) /* who is stopped can't take a signal that asks it to end */
+        if (t->rank[i].pid && (signo == SIGTERM || signo == SIGINT || signo == SIGHUP))
+            kill(-t->rank[i].pid, SIGCONT);
 }
 
 int team_streams(const struct team *t)

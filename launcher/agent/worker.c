@@ -6,6 +6,7 @@
  * another epoch than the current one changes nothing. */
 #include "launcher/agent/agent.h"
 #include "engine/base/clock.h"
+#include "launcher/agent/cgroup.h"
 #include "launcher/agent/reap.h"
 
 #include <signal.h>
@@ -72,11 +73,17 @@ static void on_child(void *ctx, int signo)
 
 /* ---- the ladder */
 
+static void kill_all(struct agent *a)
+{
+    cgroup_kill(a->cgroup);
+    reap_signal(SIGKILL, NULL, 0);
+}
+
 static void ladder_kill(struct agent *a)
 {
     a->ladder.step = LADDER_KILL;
     a->ladder.until = clock_ms() + KILL_LIMIT_MS;
-    reap_signal(SIGKILL, NULL, 0);
+    kill_all(a);
     ticker_set(a->ladder.ticker, KILL_EVERY_MS, KILL_EVERY_MS);
 }
 
@@ -105,7 +112,7 @@ static void on_ladder(void *ctx)
     else if (clock_ms() > a->ladder.until)
         ladder_give_up(a);
     else
-        reap_signal(SIGKILL, NULL, 0);
+        kill_all(a);
     if (a->ladder.step != LADDER_NONE)
         reap(a);
 }
@@ -468,9 +475,10 @@ static void worker_close(struct agent *a)
     oom_destroy(a->oom);
     watch_destroy(a->keeper);
     loop_destroy(a->loop);
+    cgroup_remove(a->cgroup);
 }
 
-int worker_run(int keeper_fd)
+int worker_run(int keeper_fd, struct cgroup *cgroup)
 {
     struct agent a;
     struct err err = ERR_INIT;
@@ -481,6 +489,7 @@ int worker_run(int keeper_fd)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     setsid();
     signal(SIGPIPE, SIG_IGN);
+    a.cgroup = cgroup;
     a.cores = node_cores();
     a.oom = oom_create();
     if (worker_open(&a, keeper_fd, &err)) {
