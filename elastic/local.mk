@@ -1,1 +1,2 @@
 # elastic
+EXTRA_DIST += elastic/README.md

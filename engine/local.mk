@@ -7,3 +7,5 @@ include engine/comm/local.mk
 include engine/data/local.mk
 include engine/ckpt/local.mk
 include engine/core.mk
+EXTRA_DIST += engine/README.md engine/optim/README.md engine/param/README.md engine/tensor/README.md \
+	engine/train/README.md engine/zero/README.md

@@ -35,4 +35,4 @@ KERNELS_ISA_LIBS += libkernels_avx2.a libkernels_avx512.a libkernels_avx512bf16.
 endif
 
 KERNELS_LIBS = libkernels.a $(KERNELS_ISA_LIBS) $(DNNL_LIBS) $(OPENMP_CFLAGS) -lm
-EXTRA_DIST += kernels/README.md
+EXTRA_DIST += kernels/cpu/README.md kernels/ref/README.md

@@ -200,6 +200,9 @@ static int hosts_spec(struct hosts *hosts, const char *spec, struct err *err)
         return hosts_source(hosts, spec, err);
     if (!strncmp(spec, "sim:", 4))
         return hosts_source(hosts, spec, err);
+    if (strchr(spec, '/'))
+        return err_set(err, ERR_INPUT, "--hosts %s: that is a path, and --hosts takes names, such as w[1-4]:2,m1; a file of "
+                       "hosts is given by --hostfile", spec);
     text = xstrdup(spec);
     for (p = text; *p; p++) {
         depth += (*p == '[') - (*p == ']');

@@ -48,6 +48,7 @@ struct apply {
     struct errors errors;
     const struct settings_row **setter; /* [all rows of all tables] who set it in this call */
     uint8_t *reported;                  /* [all rows of all tables] PREFIX: said once */
+    char *section;                      /* unknown, said last; owned */
 };
 
 /* Table and row of path. Exact rows win over sections. 0 or -1. */
@@ -123,11 +124,58 @@ static const char *nearest_path(const struct apply *a, const char *path)
     return found;
 }
 
+/* Length of the section in front of a path's last name; 0: none. */
+static size_t section_len(const char *path)
+{
+    const char *dot = strrchr(path, '.');
+
+    return dot ? (size_t)(dot - path) : 0;
+}
+
+/* A section that no setting has and that is like one that some have: told once, not once per key. 1: told. */
+static int unknown_section(struct apply *a, const struct settings_row *r)
+{
+    size_t len = section_len(r->path);
+    char *given = xstrndup(r->path, len), **names = NULL;
+    const char *near;
+    int n = 0, cap = 0, known = !len;
+
+    if (a->skip) {
+        ARRAY_GROW(names, n, cap);
+        names[n++] = xstrndup(a->skip, strcspn(a->skip, "."));
+    }
+    for (int t = 0; t < a->ntables; t++)
+        for (int i = 0; i < a->tables[t]->n; i++) {
+            const char *path = a->tables[t]->table[i].path;
+            size_t k = section_len(path);
+
+            known |= k == len && strncmp(path, r->path, len) == 0;
+            known |= strlen(path) == len && strncmp(path, r->path, len) == 0;
+            if (!k || (n && strlen(names[n - 1]) == k && strncmp(path, names[n - 1], k) == 0))
+                continue;
+            ARRAY_GROW(names, n, cap);
+            names[n++] = xstrndup(path, k);
+        }
+    near = known ? NULL : nearest_word(given, (const char *const *)names, (size_t)n);
+    if (near && (!a->section || strcmp(a->section, given) != 0)) {
+        errors_add(&a->errors, "%s: unknown section [%s]; did you mean [%s]?", r->where, given, near);
+        free(a->section);
+        a->section = xstrdup(given);
+    }
+    for (int i = 0; i < n; i++)
+        free(names[i]);
+    free(names);
+    free(given);
+    return near != NULL;
+}
+
 static void unknown(struct apply *a, const struct settings_row *r)
 {
     const char *near;
 
     if (a->skip && strncmp(r->path, a->skip, strlen(a->skip)) == 0)
+        return;
+    if (unknown_section(a, r))
         return;
     near = nearest_path(a, r->path);
     if (near)
@@ -215,7 +263,7 @@ static void apply_row(struct apply *a, const struct settings_row *r)
 int settings_apply(struct settings *const *tables, int ntables, const struct settings_rows *rows,
                    const char *skip, struct buf *warn, struct err *err)
 {
-    struct apply a = {tables, ntables, rows, skip, warn, {BUF_INIT, 0, 0}, NULL, NULL};
+    struct apply a = {tables, ntables, rows, skip, warn, {BUF_INIT, 0, 0}, NULL, NULL, NULL};
     size_t all = (size_t)flat_index(&a, ntables, 0);
 
     a.setter = xcalloc(all, sizeof *a.setter);
@@ -224,5 +272,6 @@ int settings_apply(struct settings *const *tables, int ntables, const struct set
         apply_row(&a, &rows->row[i]);
     free(a.setter);
     free(a.reported);
+    free(a.section);
     return errors_done(&a.errors, err);
 }

@@ -50,6 +50,10 @@ bad "an unknown option" "did you mean --hostfile" --hostfil x y
 bad "a job that is not there" "no.ini" --hosts local:1 no.ini
 printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
 bad "a job with an unknown key" "steps" --hosts local:1 j.ini
+printf '[modle]\nform = gpt2\nlayers = 3\n[run]\nsteps = 3\n' >j.ini
+bad "a section misspelt: told once" "j.ini:2: unknown section [modle]; did you mean [model]?" --hosts local:1 j.ini
+bad "a file for --hosts" "a file of hosts is given by --hostfile" --hosts ./a.sh true
+printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
 bad "words behind a job" "takes no arguments" --hosts local:1 j.ini more
 printf '[run]\nsteps = 3\n' >j.ini
 bad "a bad override" "run.steps" --hosts local:1 j.ini --set run.steps=many
