@@ -27,8 +27,9 @@ char *rundir_name(const char *cwd, const char *name, double wall)
     return path;
 }
 
-/* Makes path and the folders above it. */
-static int make_all(const char *path, struct err *err)
+/* Makes path, its user's alone (what ranks print and settings say is nobody else's unless the user says so), and the
+ * folders above it. */
+static int make_all(const char *path, mode_t mode, struct err *err)
 {
     char *part = xstrdup(path), *p;
 
@@ -39,7 +40,7 @@ static int make_all(const char *path, struct err *err)
                 break;
             *p = '/';
         }
-    if (mkdir(part, 0777) && errno != EEXIST) {
+    if (mkdir(part, mode) && errno != EEXIST) {
         err_set(err, ERR_JOB_IO, "cannot make the run folder %s: %s: %m; give another with --run-dir", path,
                 part);
         free(part);
@@ -51,7 +52,10 @@ static int make_all(const char *path, struct err *err)
 
 int rundir_make(const char *path, int again, struct err *err)
 {
-    static const char *const folders[] = {"logs", "ckpt", NULL};
+    static const struct {
+        const char *name;
+        mode_t mode;
+    } folders[] = {{".", 0700}, {"logs", 0700}, {"ckpt", 0777}, {NULL, 0}};
     char *sub;
     int i;
 
@@ -62,9 +66,9 @@ int rundir_make(const char *path, int again, struct err *err)
                        "another folder with --run-dir", path);
     }
     free(sub);
-    for (i = 0; folders[i]; i++) {
-        sub = xasprintf("%s/%s", path, folders[i]);
-        if (make_all(sub, err)) {
+    for (i = 0; folders[i].name; i++) {
+        sub = i ? xasprintf("%s/%s", path, folders[i].name) : xstrdup(path);
+        if (make_all(sub, folders[i].mode, err)) {
             free(sub);
             return -1;
         }
@@ -76,7 +80,7 @@ int rundir_make(const char *path, int again, struct err *err)
 int rundir_write(const char *path, const char *name, const void *data, size_t n, struct err *err)
 {
     char *tmp = xasprintf("%s/.%s.tmp", path, name), *final = xasprintf("%s/%s", path, name);
-    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666), rc = -1;
+    int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), rc = -1;
     const char *p = data;
 
     while (fd >= 0 && n) {

@@ -7,10 +7,11 @@
 
 /* The default path: ds-runs/NAME-YYYYmmdd-HHMMSS under cwd, with -2, -3 ... when that is taken. Owned. */
 char *rundir_name(const char *cwd, const char *name, double wall);
-/* Makes the folder with logs/ and ckpt/. again: it may have a run in it already (a resume); otherwise
+/* Makes the folder (0700) with logs/ (0700) and ckpt/ (as umask says: to share checkpoints, the folder above is
+ * opened). again: it may have a run in it already (a resume); otherwise
  * that is an error. */
 int rundir_make(const char *path, int again, struct err *err);
-/* Replaces DIR/name whole (a temporary name, synced, renamed). */
+/* Replaces DIR/name (0600) whole (a temporary name, synced, renamed). */
 int rundir_write(const char *path, const char *name, const void *data, size_t n, struct err *err);
 
 #endif

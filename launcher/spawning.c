@@ -189,7 +189,7 @@ static int make_log_dir(const char *path, struct err *err)
 {
     struct stat st;
 
-    if (mkdir(path, 0777) && errno != EEXIST)
+    if (mkdir(path, 0700) && errno != EEXIST)
         return err_set(err, ERR_JOB_IO, "cannot make the log folder %s: %m", path);
     if (stat(path, &st) || !S_ISDIR(st.st_mode))
         return err_set(err, ERR_INPUT, "--enable-each-rank-log %s: it is a file, name a folder", path);

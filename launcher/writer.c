@@ -116,7 +116,7 @@ static void write_file(struct writer *w, struct sink *s, const char *data, size_
     if (s->broken)
         return;
     if (s->fd < 0) {
-        s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         w->files += s->fd >= 0;
     }
     if (s->fd < 0 || write_all(s->fd, data, n)) {
