@@ -5,7 +5,7 @@ libfront_a_SOURCES = \
 	launcher/address.c launcher/address.h launcher/binding.c launcher/binding.h launcher/exportenv.c launcher/exportenv.h \
 	launcher/jsonget.c launcher/jsonget.h launcher/progress.c launcher/progress.h \
 	launcher/rundir.c launcher/rundir.h \
-	launcher/control.c launcher/control.h launcher/everywhere.c launcher/everywhere.h \
+	launcher/command.c launcher/command.h launcher/control.c launcher/control.h launcher/everywhere.c launcher/everywhere.h \
 	launcher/frontctl.c launcher/gather.c launcher/gather.h \
 	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
 	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/task_torch.c launcher/verdict.c \

@@ -29,10 +29,10 @@ static const struct option_row rows[] = {
      "N ranks on every host (the first N slots)"},
     {"num-accelerators", 0, OPT_INT, AT(ranks_per_node), 1, 65536, "N", NULL, "the same"},
     HEAD("How to get there"),
-    {"launcher", 0, OPT_WORD, AT(launcher), 0, 0, "NAME", "local|exec|ssh",
-     "local, exec or ssh; default: ssh, or local when every host is this machine"},
+    {"launcher", 0, OPT_WORD, AT(launcher), 0, 0, "NAME", "local|exec|openssh|ssh",
+     "local, exec, openssh or ssh; default: ssh, or local when every host is this machine"},
     {"launcher-args", 0, OPT_STR, AT(launcher_args), 0, 0, "TEMPLATE", NULL,
-     "exec: the command that starts ds-agent on a host; %h its name, %n its number, %% a percent sign"},
+     "exec: a command that runs the words behind it on a host, as 'kubectl exec -i %h --'; %h its name, %n its number"},
     {"ssh-port", 0, OPT_INT, AT(ssh_port), 1, 65535, "PORT", NULL, "port of sshd on every host"},
     {"ssh-config", 0, OPT_STR, AT(ssh_config), 0, 0, "FILE", NULL, "default: ~/.ssh/config"},
     {"identity", 0, OPT_STR, AT(identity), 0, 0, "FILE", NULL, "one more private key to try"},
@@ -410,7 +410,7 @@ static int check(const struct options *o, struct err *err)
                        "from --ssh-config, --ssh-port and --identity");
     if (o->launcher && !strcmp(o->launcher, "exec") && !o->launcher_args)
         return err_set(err, ERR_INPUT, "--launcher exec needs --launcher-args with the command that "
-                       "starts ds-agent on %%h, for example 'docker exec -i %%h ds-agent'");
+                       "reaches %%h, for example 'kubectl exec -i %%h --' or 'docker exec -i %%h'");
     return options_torch_check(o, err);
 }
 

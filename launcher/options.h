@@ -28,7 +28,7 @@ struct options {
     int live;       /* exec: output as it comes */
     int64_t timeout_ms; /* exec; -1: not given */
     /* how to get there */
-    char *launcher, *launcher_args; /* local, exec, ssh; NULL: ssh unless all hosts are local */
+    char *launcher, *launcher_args; /* local, exec, openssh, ssh; NULL: ssh unless all hosts are local */
     int ssh_port;                   /* 0: not given */
     char *ssh_config;               /* NULL: ~/.ssh/config */
     char *identity;                 /* extra identity file */

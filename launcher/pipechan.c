@@ -24,7 +24,7 @@
 
 enum { IN, OUT, ERR_OUT, PIPES };
 
-struct channel {
+struct pipechan {
     uv_loop_t *loop;
     char *what;
     struct channel_events events;
@@ -43,17 +43,17 @@ struct channel {
     int paused, shut, told, closing;
 };
 
-static void settle(struct channel *ch);
+static void settle(struct pipechan *ch);
 
 static void handle_closed(uv_handle_t *h)
 {
-    struct channel *ch = h->data;
+    struct pipechan *ch = h->data;
 
     ch->handles--;
     settle(ch);
 }
 
-static void close_pipe(struct channel *ch, int i)
+static void close_pipe(struct pipechan *ch, int i)
 {
     if (!ch->open[i])
         return;
@@ -64,10 +64,10 @@ static void close_pipe(struct channel *ch, int i)
 }
 
 /* The error of a channel that is down: the child's status and the last it said. */
-static void why_down(struct channel *ch, struct err *why)
+static void why_down(struct pipechan *ch, struct err *why)
 {
     struct buf text = BUF_INIT;
-    const char *said = ch->err_tail.len ? buf_str(&ch->err_tail) : buf_str(&ch->magic.noise);
+    const char *said = pipechan_said(ch);
     size_t n = strlen(said);
 
     *why = (struct err)ERR_INIT;
@@ -98,7 +98,7 @@ static void why_down(struct channel *ch, struct err *why)
 
 static void later_down(uv_idle_t *idle)
 {
-    struct channel *ch = idle->data;
+    struct pipechan *ch = idle->data;
     struct err why;
 
     uv_idle_stop(idle);
@@ -111,7 +111,7 @@ static void later_down(uv_idle_t *idle)
 
 static void timer_fired(uv_timer_t *t)
 {
-    struct channel *ch = t->data;
+    struct pipechan *ch = t->data;
 
     if (!ch->reaped) {
         kill(-ch->pid, SIGKILL);
@@ -125,7 +125,7 @@ static void timer_fired(uv_timer_t *t)
 }
 
 /* Looks what is left to do: to wait for the child, to tell down, to free. */
-static void settle(struct channel *ch)
+static void settle(struct pipechan *ch)
 {
     if (ch->proc_open && ch->reaped) {
         ch->proc_open = 0;
@@ -160,7 +160,7 @@ static void settle(struct channel *ch)
 
 static void on_child(uv_poll_t *p, int status, int events)
 {
-    struct channel *ch = p->data;
+    struct pipechan *ch = p->data;
     pid_t rc;
 
     (void)status;
@@ -172,7 +172,7 @@ static void on_child(uv_poll_t *p, int status, int events)
     settle(ch);
 }
 
-static void give(struct channel *ch, const char *data, size_t n)
+static void give(struct pipechan *ch, const char *data, size_t n)
 {
     size_t at;
 
@@ -192,7 +192,7 @@ static void give(struct channel *ch, const char *data, size_t n)
         ch->events.data(ch->ctx, data, n);
 }
 
-static void err_lines(struct channel *ch, const char *data, size_t n)
+static void err_lines(struct pipechan *ch, const char *data, size_t n)
 {
     size_t i;
 
@@ -212,7 +212,7 @@ static void err_lines(struct channel *ch, const char *data, size_t n)
 
 static void on_readable(uv_poll_t *p, int status, int events)
 {
-    struct channel *ch = p->data;
+    struct pipechan *ch = p->data;
     int i = p == &ch->pipe[OUT] ? OUT : ERR_OUT;
     char data[READ_BYTES];
     ssize_t n;
@@ -235,7 +235,7 @@ static void on_readable(uv_poll_t *p, int status, int events)
 
 static void on_writable(uv_poll_t *p, int status, int events)
 {
-    struct channel *ch = p->data;
+    struct pipechan *ch = p->data;
     ssize_t n;
 
     (void)events;
@@ -272,12 +272,17 @@ static void child(char *const *argv, const int fd[PIPES], pid_t parent)
     _exit(127);
 }
 
-static int make_pipes(int ours[PIPES], int theirs[PIPES], struct err *err)
+/* in: what the child reads instead of a pipe, -1: a pipe. */
+static int make_pipes(int in, int ours[PIPES], int theirs[PIPES], struct err *err)
 {
     int i, fd[2], saved;
 
     for (i = 0; i < PIPES; i++) {
-        if (pipe2(fd, O_CLOEXEC)) {
+        if (i == IN && in >= 0) {
+            fd[0] = fcntl(in, F_DUPFD_CLOEXEC, PIPES);
+            fd[1] = -1;
+        }
+        if (i == IN && in >= 0 ? fd[0] < 0 : pipe2(fd, O_CLOEXEC)) {
             saved = errno;
             while (i-- > 0) {
                 close(ours[i]);
@@ -288,7 +293,8 @@ static int make_pipes(int ours[PIPES], int theirs[PIPES], struct err *err)
         }
         ours[i] = i == IN ? fd[1] : fd[0];
         theirs[i] = i == IN ? fd[0] : fd[1];
-        fcntl(ours[i], F_SETFL, O_NONBLOCK);
+        if (ours[i] >= 0)
+            fcntl(ours[i], F_SETFL, O_NONBLOCK);
         /* a pipe end at 0..2 would be overwritten by dup2 in the child */
         if (theirs[i] < PIPES) {
             int up = fcntl(theirs[i], F_DUPFD_CLOEXEC, PIPES);
@@ -300,11 +306,15 @@ static int make_pipes(int ours[PIPES], int theirs[PIPES], struct err *err)
     return 0;
 }
 
-static void watch(struct channel *ch)
+static void watch(struct pipechan *ch)
 {
     int i;
 
+    ch->handles = 3;
     for (i = 0; i < PIPES; i++) {
+        if (ch->fd[i] < 0)
+            continue;
+        ch->handles++;
         uv_poll_init(ch->loop, &ch->pipe[i], ch->fd[i]);
         ch->pipe[i].data = ch;
         ch->open[i] = 1;
@@ -319,18 +329,17 @@ static void watch(struct channel *ch)
     ch->timer.data = ch;
     uv_idle_init(ch->loop, &ch->later);
     ch->later.data = ch;
-    ch->handles = PIPES + 3;
 }
 
-int pipechan_open(struct channel **out, uv_loop_t *loop, char *const *argv, const char *what,
+int pipechan_open(struct pipechan **out, uv_loop_t *loop, char *const *argv, int in, const char *what,
                   const struct channel_events *events, void *ctx, struct err *err)
 {
-    struct channel *ch = xcalloc(1, sizeof *ch);
+    struct pipechan *ch = xcalloc(1, sizeof *ch);
     pid_t parent = getpid();
     int theirs[PIPES], i, saved;
 
     *out = NULL;
-    if (make_pipes(ch->fd, theirs, err)) {
+    if (make_pipes(in, ch->fd, theirs, err)) {
         free(ch);
         return -1;
     }
@@ -357,12 +366,25 @@ int pipechan_open(struct channel **out, uv_loop_t *loop, char *const *argv, cons
         return 0;
     }
     for (i = 0; i < PIPES; i++)
-        close(ch->fd[i]);
+        if (ch->fd[i] >= 0)
+            close(ch->fd[i]);
     free(ch);
     return -1;
 }
 
-int pipechan_send(struct channel *ch, const void *data, size_t n)
+int pipechan_status(const struct pipechan *ch)
+{
+    return !ch->reaped                ? -1
+           : WIFEXITED(ch->status) ? WEXITSTATUS(ch->status)
+                                   : 128 + WTERMSIG(ch->status);
+}
+
+const char *pipechan_said(const struct pipechan *ch)
+{
+    return ch->err_tail.len ? buf_str(&ch->err_tail) : buf_str(&ch->magic.noise);
+}
+
+int pipechan_send(struct pipechan *ch, const void *data, size_t n)
 {
     if (!ch->open[IN])
         return -1;
@@ -371,12 +393,12 @@ int pipechan_send(struct channel *ch, const void *data, size_t n)
     return 0;
 }
 
-size_t pipechan_pending(const struct channel *ch)
+size_t pipechan_pending(const struct pipechan *ch)
 {
     return ch->out.len;
 }
 
-void pipechan_pause(struct channel *ch, int paused)
+void pipechan_pause(struct pipechan *ch, int paused)
 {
     ch->paused = paused;
     if (!ch->open[OUT])
@@ -387,7 +409,7 @@ void pipechan_pause(struct channel *ch, int paused)
         uv_poll_start(&ch->pipe[OUT], UV_READABLE, on_readable);
 }
 
-void pipechan_shut(struct channel *ch)
+void pipechan_shut(struct pipechan *ch)
 {
     ch->shut = 1;
     close_pipe(ch, IN);
@@ -397,7 +419,7 @@ void pipechan_shut(struct channel *ch)
         uv_timer_start(&ch->timer, timer_fired, END_WAIT_MS, 0);
 }
 
-void pipechan_close(struct channel *ch)
+void pipechan_close(struct pipechan *ch)
 {
     if (!ch)
         return;

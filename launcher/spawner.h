@@ -1,6 +1,7 @@
 /* A spawner gives each node a channel: two descriptors that are the agent's stdin and stdout.
- * local forks the agent here, exec runs a command template (%h host, %n node index), ssh opens a
- * libssh session and copies the agent over when the node lacks this build of it. sim is for invented hosts. */
+ * local forks the agent here, exec runs a command template, openssh the system's ssh, ssh opens a libssh
+ * session; the last three copy the agent over when the node lacks this build of it. sim is for invented
+ * hosts. */
 #ifndef DS_SPAWNER_H
 #define DS_SPAWNER_H
 
@@ -39,7 +40,7 @@ struct spawner_ops {
     void (*close)(struct channel *); /* frees; after down or before, no call follows */
 };
 
-extern const struct spawner_ops spawner_local, spawner_exec, spawner_ssh, spawner_sim;
+extern const struct spawner_ops spawner_local, spawner_exec, spawner_openssh, spawner_ssh, spawner_sim;
 extern const struct spawner_ops *const spawners[]; /* NULL at the end */
 
 #endif

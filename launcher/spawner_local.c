@@ -5,6 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+struct channel {
+    struct pipechan *pipe;
+};
+
 static int local_probe(const struct options *o, char why[256])
 {
     struct err err = ERR_INIT;
@@ -16,32 +20,60 @@ static int local_probe(const struct options *o, char why[256])
     return err.code ? -1 : 0;
 }
 
-static int local_open(struct channel **ch, void *pool, uv_loop_t *loop, const struct options *o,
+static int local_open(struct channel **out, void *pool, uv_loop_t *loop, const struct options *o,
                       const struct host *host, int node, const struct channel_events *events,
                       void *ctx, struct err *err)
 {
+    struct channel *ch = xcalloc(1, sizeof *ch);
     char *agent = program_find("ds-agent", "DS_AGENT", err);
-    char *argv[] = {agent, NULL}, *what;
-    int rc;
+    char *argv[] = {agent, NULL}, *what = xasprintf("ds-agent %d on %s", node, host->name);
+    int rc = agent ? pipechan_open(&ch->pipe, loop, argv, -1, what, events, ctx, err) : -1;
 
     (void)o;
-    *ch = NULL;
-    if (!agent)
-        return -1;
-    what = xasprintf("ds-agent %d on %s", node, host->name);
-    rc = pipechan_open(ch, loop, argv, what, events, ctx, err);
     free(what);
     free(agent);
+    if (rc) {
+        free(ch);
+        ch = NULL;
+    }
+    *out = ch;
     return rc;
+}
+
+static int local_send(struct channel *ch, const void *data, size_t n)
+{
+    return pipechan_send(ch->pipe, data, n);
+}
+
+static size_t local_pending(const struct channel *ch)
+{
+    return pipechan_pending(ch->pipe);
+}
+
+static void local_pause(struct channel *ch, int paused)
+{
+    pipechan_pause(ch->pipe, paused);
+}
+
+static void local_shut(struct channel *ch)
+{
+    pipechan_shut(ch->pipe);
+}
+
+static void local_close(struct channel *ch)
+{
+    if (ch)
+        pipechan_close(ch->pipe);
+    free(ch);
 }
 
 const struct spawner_ops spawner_local = {
     .name = "local",
     .probe = local_probe,
     .open = local_open,
-    .send = pipechan_send,
-    .pending = pipechan_pending,
-    .pause = pipechan_pause,
-    .shut = pipechan_shut,
-    .close = pipechan_close,
+    .send = local_send,
+    .pending = local_pending,
+    .pause = local_pause,
+    .shut = local_shut,
+    .close = local_close,
 };

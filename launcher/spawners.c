@@ -6,6 +6,7 @@
 const struct spawner_ops *const spawners[] = {
     &spawner_local,
     &spawner_ssh,
+    &spawner_openssh,
     &spawner_exec,
     &spawner_sim,
     NULL,

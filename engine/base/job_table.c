@@ -146,7 +146,7 @@ const struct setting job_table[] = {
     {"launch.include", SETTING_STR, F(include), NULL, NULL, "", 0, "only these hosts and slots"},
     {"launch.exclude", SETTING_STR, F(exclude), NULL, NULL, "", 0, "without these hosts and slots"},
     {"launch.launcher", SETTING_STR, F(launcher), NULL, NULL, "", 0,
-     "how nodes are reached: local, exec, ssh; by default ssh unless all hosts are this one"},
+     "how nodes are reached: local, exec, openssh, ssh; by default ssh unless all hosts are this one"},
     {"launch.master_addr", SETTING_STR, F(master_addr), NULL, NULL, "", 0,
      "MASTER_ADDR; by default the first node's"},
     {"launch.interface", SETTING_STR, F(interface), NULL, NULL, "", 0,

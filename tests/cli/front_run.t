@@ -227,10 +227,10 @@ run --hosts 'a,b' --launcher exec --launcher_args "echo cannot reach %h >&2; exi
 is "hosts that cannot be reached" $rc 1
 like "hosts that cannot be reached are named" "$(cat err)" "cannot reach a"
 like "all of them" "$(cat err)" "cannot reach b"
-run --hosts 'a' --launcher exec --launcher_args "sleep 60" --connect_timeout 500ms true </dev/null 2>err; rc=$?
+run --hosts 'a' --launcher exec --launcher_args "sleep 60 # ds-agent" --connect_timeout 500ms true </dev/null 2>err; rc=$?
 is "a host that does not answer" $rc 1
 like "a host that does not answer is named" "$(cat err)" "a: no answer"
-DS_TEST_MARK=$mark "$launch" --hosts a --launcher exec --launcher_args "sleep 60" true </dev/null 2>err &
+DS_TEST_MARK=$mark "$launch" --hosts a --launcher exec --launcher_args "sleep 60 # ds-agent" true </dev/null 2>err &
 pid=$!
 sleep 0.5
 kill -TERM $pid

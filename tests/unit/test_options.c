@@ -124,7 +124,7 @@ static void bad(void **state)
         {"ds-launch -i a --num_gpus 2 p", "cannot be given together"},
         {"ds-launch --module --no_python p", "exclude each other"},
         {"ds-launch --launcher OpenMPI p", "use ssh"},
-        {"ds-launch --launcher rsh p", "one of local|exec|ssh"},
+        {"ds-launch --launcher rsh p", "one of local|exec|openssh|ssh"},
         {"ds-launch --node_rank 0 p", "type this once, not per node"},
         {"ds-launch --rdzv-endpoint=a:1 p", "type this once, not per node"},
         {"ds-launch --nnodes 0 p", "from 1 to"},
