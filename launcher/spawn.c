@@ -83,6 +83,17 @@ static struct spawn_rank *get_ranks(struct reader *r, int *n)
     return rank;
 }
 
+static void put_runs(struct buf *out, const struct spawn *s)
+{
+    struct buf runs = BUF_INIT;
+
+    if (!s->node_runs.len)
+        put_node_of(&runs, s->node_of, s->world);
+    put_bytes(out, s->node_runs.len ? s->node_runs.data : buf_str(&runs),
+              (uint32_t)(s->node_runs.len + runs.len));
+    buf_clear(&runs);
+}
+
 void spawn_put(struct buf *out, const struct spawn *s)
 {
     put_str(out, s->job_id);
@@ -91,7 +102,7 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_int(out, s->nodes);
     put_int(out, s->node);
     put_int(out, s->world);
-    put_node_of(out, s->node_of, s->world);
+    put_runs(out, s);
     put_str(out, s->address);
     put_str(out, s->interface);
     put_str(out, s->master_addr);
@@ -121,19 +132,42 @@ void spawn_put(struct buf *out, const struct spawn *s)
 
 static void get_world(struct reader *r, struct spawn *s)
 {
+    const uint8_t *runs;
+    uint32_t n;
+
     s->nodes = get_int(r);
     s->node = get_int(r);
     s->world = get_int(r);
+    runs = get_bytes(r, &n);
+    buf_add(&s->node_runs, runs, n);
     if (s->world < 0 || s->world > SPAWN_MAX_WORLD)
         r->failed = 1;
-    if (!r->failed)
-        s->node_of = get_node_of(r, s->world);
 }
 
 static void get_key(struct reader *r, struct spawn *s)
 {
     for (size_t i = 0; i < sizeof s->key; i++)
         s->key[i] = get_u8(r);
+}
+
+/* Every rank of the world is on one of the nodes. */
+static int runs_check(const struct spawn *s, struct err *err)
+{
+    struct reader r = reader_of(s->node_runs.data, s->node_runs.len);
+    uint64_t world = 0;
+
+    while (r.p < r.end) {
+        uint64_t first = get_u32(&r), nodes = get_u32(&r), ranks = get_u32(&r);
+
+        if (r.failed || !nodes || !ranks || first + nodes > (uint64_t)s->nodes ||
+            ranks > SPAWN_MAX_WORLD)
+            return err_set(err, ERR_JOB_INTERNAL, "ranks on nodes %llu to %llu of %d", (unsigned long long)first,
+                           (unsigned long long)(first + nodes), s->nodes);
+        world += nodes * ranks;
+    }
+    if (world != (uint64_t)s->world)
+        return err_set(err, ERR_JOB_INTERNAL, "%llu of %d ranks are on a node", (unsigned long long)world, s->world);
+    return 0;
 }
 
 /* What the rest of the agent relies on. */
@@ -146,14 +180,12 @@ static int spawn_check(const struct spawn *s, struct err *err)
         return err_set(err, ERR_JOB_INTERNAL, "no program to start");
     if (s->nlate < 0 || s->nlate > s->nenv)
         return err_set(err, ERR_JOB_INTERNAL, "%d of %d variables", s->nlate, s->nenv);
-    for (int i = 0; i < s->world; i++)
-        if (s->node_of[i] < 0 || s->node_of[i] >= s->nodes)
-            return err_set(err, ERR_JOB_INTERNAL, "rank %d is on node %d of %d", i, s->node_of[i],
-                           s->nodes);
+    if (runs_check(s, err))
+        return -1;
     for (int i = 0; i < s->nranks; i++) {
         const struct spawn_rank *a = &s->rank[i];
 
-        if (a->rank < 0 || a->rank >= s->world || s->node_of[a->rank] != s->node)
+        if (a->rank < 0 || a->rank >= s->world || node_of_rank(s->node_runs.data, s->node_runs.len, a->rank) != s->node)
             return err_set(err, ERR_JOB_INTERNAL, "rank %d is not one of node %d", a->rank,
                            s->node);
         if (a->local_rank != i || (i && s->rank[i - 1].rank >= a->rank))
@@ -216,7 +248,7 @@ void spawn_clear(struct spawn *s)
 {
     free(s->job_id);
     free(s->host);
-    free(s->node_of);
+    buf_clear(&s->node_runs);
     free(s->address);
     free(s->interface);
     free(s->master_addr);

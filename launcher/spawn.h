@@ -39,7 +39,8 @@ struct spawn {
     char *host;   /* this node as the user wrote it, for messages */
     int restarts; /* TORCHELASTIC_RESTART_COUNT */
     int world, nodes, node;
-    int *node_of;    /* [world] */
+    int *node_of;          /* [world]; for spawn_put only, when node_runs is empty: spawn_get leaves it NULL */
+    struct buf node_runs;  /* the same as put_node_of (wire.h) writes it: a world of any size in a few bytes */
     char *address;   /* this node's numeric address for peers */
     char *interface; /* its interface, for GLOO_SOCKET_IFNAME and the like; "": leave them alone */
     char *master_addr; /* numeric */

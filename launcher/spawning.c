@@ -61,7 +61,7 @@ static int64_t core_limit(void)
     return l.rlim_cur >= INT64_MAX ? -1 : (int64_t)l.rlim_cur;
 }
 
-static void send_one(struct front *f, int node, enum msg_type type, const struct buf *job, int *node_of)
+static void send_one(struct front *f, int node, enum msg_type type, const struct buf *job, const struct buf *node_runs)
 {
     struct task *t = f->task;
     struct spawn s = {0};
@@ -74,7 +74,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.world = f->place.world;
     s.nodes = f->place.nodes;
     s.node = node;
-    s.node_of = node_of;
+    s.node_runs = *node_runs;
     s.address = f->address[node].address;
     s.interface = f->address[node].interface;
     s.rdma = f->address[node].rdma;
@@ -108,17 +108,19 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
 void front_send_spawn(struct front *f, enum msg_type type)
 {
     int *node_of = xcalloc((size_t)f->place.world, sizeof *node_of), r, m;
-    struct buf job = BUF_INIT;
+    struct buf job = BUF_INIT, node_runs = BUF_INIT;
 
     for (r = 0; r < f->place.world; r++)
         node_of[r] = f->place.rank[r].node;
+    put_node_of(&node_runs, node_of, f->place.world);
+    free(node_of);
     if (f->task->engine) {
         settings_rows_add(&f->task->rows, "run.dir", f->run_dir, "the run folder");
         settings_rows_ship(&f->task->rows, &job);
     }
     for (m = 0; m < f->place.nodes; m++)
-        send_one(f, m, type, &job, node_of);
-    free(node_of);
+        send_one(f, m, type, &job, &node_runs);
+    buf_clear(&node_runs);
     buf_clear(&job);
 }
 

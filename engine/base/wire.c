@@ -83,6 +83,23 @@ void put_node_of(struct buf *b, const int *node_of, int n)
     }
 }
 
+int node_of_rank(const void *runs, size_t n, int rank)
+{
+    struct reader r = reader_of(runs, n);
+    uint64_t at = 0;
+
+    while (rank >= 0 && r.p < r.end) {
+        uint32_t first = get_u32(&r), nodes = get_u32(&r), ranks = get_u32(&r);
+
+        if (r.failed || !ranks)
+            return -1;
+        if ((uint64_t)rank < at + (uint64_t)nodes * ranks)
+            return (int)(first + ((uint64_t)rank - at) / ranks);
+        at += (uint64_t)nodes * ranks;
+    }
+    return -1;
+}
+
 int *get_node_of(struct reader *r, int n)
 {
     int *node_of = xcalloc((size_t)n, sizeof *node_of), at = 0;

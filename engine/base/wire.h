@@ -37,6 +37,7 @@ double get_f64(struct reader *r);
 const uint8_t *get_bytes(struct reader *r, uint32_t *n);
 char *get_str(struct reader *r); /* owned copy, never NULL; embedded NUL fails the reader */
 int *get_node_of(struct reader *r, int n); /* owned, [n]; NULL when the reader failed */
+int node_of_rank(const void *runs, size_t n, int rank); /* in what put_node_of wrote; -1: it has no such rank */
 int reader_done(const struct reader *r); /* 1 when nothing failed and nothing is left */
 
 #endif

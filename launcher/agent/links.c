@@ -216,7 +216,7 @@ static void on_hello(struct end *e, uint32_t id, struct reader *r)
     put_u32(&b, (uint32_t)s->node);
     put_u32(&b, (uint32_t)s->nodes);
     put_u32(&b, e->links->team->epoch);
-    put_node_of(&b, s->node_of, s->world);
+    buf_add(&b, s->node_runs.data, s->node_runs.len);
     put_bytes(&b, s->key, sizeof s->key);
     put_str(&b, s->address);
     e->welcomed = 1;

@@ -45,9 +45,6 @@ struct sim_team {
     int64_t until; /* sleep */
 };
 
-/* Which node is on which rank is the same for all nodes here: one copy, or 4,096 would take half a gigabyte. */
-static int *shared_node_of;
-static int shared_world;
 static int pending_signal; /* from reap_signal, for the reap_children that follows it */
 
 /* ---- the command line */
@@ -323,24 +320,11 @@ static void work(void *ctx)
         ticker_set(t->work, t->until - clock_ms() + 1, 0);
 }
 
-static void share_node_of(struct spawn *s)
-{
-    if (shared_world == s->world && shared_node_of &&
-        !memcmp(shared_node_of, s->node_of, (size_t)s->world * sizeof *s->node_of)) {
-        free(s->node_of);
-        s->node_of = shared_node_of;
-    } else if (!shared_node_of) {
-        shared_node_of = s->node_of;
-        shared_world = s->world;
-    }
-}
-
 struct team *team_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
 {
     struct sim_team *t = xcalloc(1, sizeof *t);
     int n = spawn->nranks;
 
-    share_node_of(spawn);
     t->team.agent = a;
     t->team.epoch = epoch;
     t->team.spawn = *spawn;
@@ -372,8 +356,6 @@ void team_destroy(struct team *team)
     links_destroy(team->links);
     for (int i = 0; i < team->n; i++)
         buf_clear(&t->rank[i].out);
-    if (team->spawn.node_of == shared_node_of)
-        team->spawn.node_of = NULL;
     spawn_clear(&team->spawn);
     free(team->rank);
     free(t->rank);

@@ -4,3 +4,4 @@ include tests/bench/kernels.mk
 include tests/bench/comm.mk
 include tests/bench/train.mk
 include tests/bench/launch.mk
+include tests/bench/scale.mk

@@ -140,7 +140,9 @@ static void spawn_survives(void **state)
     assert_string_equal(out.job_id, "j1");
     assert_string_equal(out.host, "n0");
     assert_int_equal(out.world, 3);
-    assert_int_equal(out.node_of[2], 1);
+    assert_int_equal(node_of_rank(out.node_runs.data, out.node_runs.len, 1), 0);
+    assert_int_equal(node_of_rank(out.node_runs.data, out.node_runs.len, 2), 1);
+    assert_int_equal(node_of_rank(out.node_runs.data, out.node_runs.len, 3), -1);
     assert_string_equal(out.argv[3], "$x\n=");
     assert_null(out.argv[4]);
     assert_string_equal(out.env[1], "B=x=y z");
