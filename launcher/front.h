@@ -92,6 +92,7 @@ struct front {
     int run_dir_made;
     double began_wall;
     int64_t spent_ms[JOB_STATES];
+    struct buf frame; /* being put together for one send */
     size_t bytes_to, bytes_from; /* frames to and from the agents */
     struct stdin_pump *pump;
     struct control *control; /* NULL: none could be had */

@@ -25,14 +25,12 @@
 
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n)
 {
-    struct buf frame = BUF_INIT;
-
     if (!f->node[node].ch || f->node[node].down)
         return;
-    msg_put(&frame, type, EPOCH, data, n);
-    f->ops->send(f->node[node].ch, frame.data, frame.len);
-    f->bytes_to += frame.len;
-    buf_clear(&frame);
+    msg_put(&f->frame, type, EPOCH, data, n);
+    f->ops->send(f->node[node].ch, f->frame.data, f->frame.len);
+    f->bytes_to += f->frame.len;
+    buf_reset(&f->frame);
 }
 
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n)
@@ -487,6 +485,7 @@ static void front_clear(struct front *f)
     free(f->address);
     front_sites_clear(f);
     free(f->failures);
+    buf_clear(&f->frame);
     free(f->rank_host);
     free(f->rank_log);
     free(f->run_dir);

@@ -417,18 +417,16 @@ static int run_end(const uint8_t *set, int max, int i)
 
 void cpus_print(const uint8_t *set, int max, struct buf *out)
 {
-    int first = 1;
+    const uint8_t *at = memchr(set, 1, (size_t)max);
+    int i, end, first = 1;
 
-    for (int i = 0; i < max; i++) {
-        int end = run_end(set, max, i);
-
-        if (end == i)
-            continue;
+    for (; at; at = memchr(set + end, 1, (size_t)(max - end))) {
+        i = (int)(at - set);
+        end = run_end(set, max, i);
         buf_addf(out, first ? "%d" : ",%d", i);
         if (end > i + 1)
             buf_addf(out, "-%d", end - 1);
         first = 0;
-        i = end;
     }
 }
 

@@ -149,10 +149,15 @@ static void say(struct sim_rank *r, enum link_type type, uint32_t id, struct buf
     buf_clear(&b);
 }
 
-static void name_of(int rank, char key[32], char value[VALUE_BYTES + 1])
+static void key_of(int rank, char key[32])
 {
     snprintf(key, 32, "address/%d", rank);
-    snprintf(value, VALUE_BYTES + 1, "%-*d", VALUE_BYTES, rank * 7919);
+}
+
+static void value_of(int rank, uint8_t value[VALUE_BYTES])
+{
+    for (int i = 0; i < VALUE_BYTES; i++)
+        value[i] = (uint8_t)((rank + i) * 7919 >> 4);
 }
 
 static void say_name(struct sim_rank *r, enum link_type type, uint32_t id, const char *name)
@@ -181,22 +186,24 @@ static int peers_of(const struct sim_rank *r, int peer[MAX_PEERS])
 
 static void ask_peers(struct sim_rank *r)
 {
-    char key[32], value[VALUE_BYTES + 1];
+    char key[32];
     int peer[MAX_PEERS], n = peers_of(r, peer);
 
     r->expected = n;
     for (int i = 0; i < n; i++) {
-        name_of(peer[i], key, value);
+        key_of(peer[i], key);
         say_name(r, LINK_GET, (uint32_t)peer[i] + 1, key);
     }
 }
 
 static void put_name(struct sim_rank *r)
 {
-    char key[32], value[VALUE_BYTES + 1];
+    char key[32];
+    uint8_t value[VALUE_BYTES];
     struct buf b = BUF_INIT;
 
-    name_of(r->number, key, value);
+    key_of(r->number, key);
+    value_of(r->number, value);
     put_str(&b, key);
     put_bytes(&b, value, VALUE_BYTES);
     say(r, LINK_PUT, 0, &b);
@@ -250,12 +257,12 @@ static void take(void *ctx, const uint8_t *packet, size_t n)
     struct reader rd = reader_of(packet, n);
     enum link_type type = (enum link_type)get_u8(&rd);
     uint32_t id = get_u32(&rd), len = 0;
-    char key[32], want[VALUE_BYTES + 1];
+    uint8_t want[VALUE_BYTES];
     const uint8_t *got = type == LINK_VALUE ? get_bytes(&rd, &len) : NULL;
 
     if (r->over || r->phase == DONE)
         return;
-    name_of((int)id - 1, key, want);
+    value_of((int)id - 1, want);
     if (type != due[r->phase])
         say_wrong(r, "an answer that it did not ask for");
     else if (type == LINK_VALUE && (len != VALUE_BYTES || memcmp(got, want, VALUE_BYTES)))
