@@ -137,7 +137,7 @@ static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r
                      nd->index, wall);
     count_exit(f, (int)rank);
     if (f->exits == f->place.world)
-        machine_post(&f->machine, EV_ALL_EXITED);
+        front_all_exited(f);
 }
 
 static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
@@ -236,6 +236,9 @@ static int on_output(struct front_node *nd, uint32_t rank, struct reader *r, str
     if (r->failed || (stream != 1 && stream != 2))
         return err_set(err, ERR_NODE, "its agent sends a malformed frame");
     front_output(nd->front, nd->index, (int)rank, stream, (const char *)r->p, (size_t)(r->end - r->p));
+    nd->front->stream_ends += r->p == r->end;
+    if (r->p == r->end)
+        front_try_clear(nd->front);
     return 0;
 }
 
@@ -293,6 +296,8 @@ static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
     case MSG_GET:
     case MSG_FENCE:
         return on_kv(nd, m, err);
+    case MSG_HELD:
+        return front_held(nd->front, nd->index, (int)get_u32(&r), err);
     case MSG_PONG:
         on_pong(nd, &r);
         return 0;

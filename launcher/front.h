@@ -72,6 +72,10 @@ struct front {
     const char **rank_host;
     int ups, checks, check_failures, starts, exits, downs, losses; /* counts of what is there */
     struct kv *kv;
+    uint32_t epoch;
+    int restarts;              /* how often all ranks were started again */
+    int stream_ends;           /* of this epoch: two a rank */
+    int port_given, port_asked; /* MASTER_PORT is the user's; another one was asked for and is not here yet */
     struct failure *failures;
     int nfailures, failures_cap;
     int stop_signal;   /* the user's; 0: none */
@@ -116,6 +120,15 @@ extern const struct channel_events agent_events;
 void front_node_lost(struct front *f, int node, const struct err *why);
 void front_tick(struct front *f);
 
+/* restart.c */
+#define RESTART_GRACE_MS 2000
+int front_may_restart(const struct front *f);
+void front_restart(struct front *f);    /* ends the ranks; EV_CLEARED follows */
+void front_try_clear(struct front *f);
+void front_all_exited(struct front *f); /* no rank is left that could run */
+void front_new_epoch(struct front *f);
+int front_held(struct front *f, int node, int port, struct err *err);
+
 /* spawning.c: what the agents get for CHECK and SPAWN; needs every hello. */
 int front_addresses(struct front *f, struct err *err);
 void front_send_spawn(struct front *f, enum msg_type type);
@@ -148,6 +161,8 @@ void front_say_cost(struct front *f);
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall);
 /* Hosts whose flag is not set, compressed: "w[1-3]". get returns the flag. */
 void front_laggards(const struct front *f, int (*has)(const struct front_node *), struct buf *out);
+/* Who is to blame, as a sentence, when something failed; the exit status. */
+int front_blame(const struct front *f, struct buf *text);
 int front_verdict(struct front *f); /* prints how it ended; the exit status */
 
 #endif

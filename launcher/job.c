@@ -21,13 +21,11 @@
 #define CUT_MS 10000
 #define EXTRA_MS 2000 /* what agents get beyond a time they keep themselves */
 
-#define EPOCH 1
-
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n)
 {
     if (!f->node[node].ch || f->node[node].down)
         return;
-    msg_put(&f->frame, type, EPOCH, data, n);
+    msg_put(&f->frame, type, f->epoch, data, n);
     f->ops->send(f->node[node].ch, f->frame.data, f->frame.len);
     f->bytes_to += f->frame.len;
     buf_reset(&f->frame);
@@ -108,6 +106,7 @@ static void say_late(struct front *f)
         [JOB_CONNECTING] = {has_hello, "no answer"},
         [JOB_CHECKING] = {has_checked, "the checks are not done"},
         [JOB_SPAWNING] = {has_started, "ranks did not start"},
+        [JOB_RESTARTING] = {has_exited, "ranks did not end and cannot be started again"},
         [JOB_ENDING] = {has_exited, "ranks did not end within the grace time and are killed"},
         [JOB_KILLING] = {has_exited, "ranks did not end after SIGKILL"},
         [JOB_REAPING] = {is_down, "the agent does not end and is cut off"},
@@ -124,7 +123,7 @@ static void say_late(struct front *f)
     if (list.len)
         err_set(&err, ERR_NODE, "%s: %s after %.1f s", buf_str(&list), late[s].what,
                 (double)spent / 1000);
-    if (list.len && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING))
+    if (list.len && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING || s == JOB_RESTARTING))
         trouble(f, &err);
     else if (list.len)
         front_say(f, LOG_WARN, "%s", err.text);
@@ -136,12 +135,12 @@ static void timer_fired(uv_timer_t *t)
     struct front *f = t->data;
 
     /* Ctrl-S at the end: the agents wait for credit, and we for the user. */
-    if (f->machine.state == JOB_REAPING && writer_pending(f->term)) {
+    if ((f->machine.state == JOB_REAPING || f->machine.state == JOB_RESTARTING) && writer_pending(f->term)) {
         uv_timer_start(t, timer_fired, REAP_MS, 0);
         return;
     }
     say_late(f);
-    machine_post(&f->machine, EV_TIMER);
+    machine_post(&f->machine, f->machine.state == JOB_JUDGING && front_may_restart(f) ? EV_RESTART : EV_TIMER);
 }
 
 /* ---- actions ---- */
@@ -228,9 +227,11 @@ static void do_spawn(struct front *f)
         hosts.data[--hosts.len] = 0;
     front_event(f, "epoch_begin", ",\"hosts\":\"%s\",\"world\":%d", buf_str(&hosts), f->place.world);
     buf_clear(&hosts);
+    kv_destroy(f->kv);
     f->kv = kv_create(f->place.nodes, f->place.world, &out, f);
     front_send_spawn(f, MSG_SPAWN);
-    front_grant(f);
+    if (!f->restarts)
+        front_grant(f);
 }
 
 /* The user's signal goes to the programs as it is; the engine is asked to stop after its step. */
@@ -282,6 +283,13 @@ static void do_cut(struct front *f)
             f->ops->shut(f->node[m].ch);
 }
 
+/* Between two epochs there may be no rank whose end would be heard of. */
+static void none_left(struct front *f)
+{
+    if (f->exits == f->place.world)
+        machine_post(&f->machine, EV_ALL_EXITED);
+}
+
 static void after(struct front *f, int64_t ms)
 {
     uv_timer_start(&f->timer, timer_fired, (uint64_t)ms, 0);
@@ -321,18 +329,26 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
         break;
     case JOB_SPAWNING:
         after(f, SPAWN_MS);
+        if (old == JOB_RESTARTING)
+            front_new_epoch(f);
         do_spawn(f);
         break;
     case JOB_JUDGING:
         after(f, JUDGE_MS);
         break;
+    case JOB_RESTARTING:
+        after(f, RESTART_GRACE_MS + KILL_MS);
+        front_restart(f);
+        break;
     case JOB_ENDING:
         after(f, f->task->grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
         do_end(f);
+        none_left(f);
         break;
     case JOB_KILLING:
         after(f, KILL_MS);
         send_number(f, MSG_KILL, 0, 8);
+        none_left(f);
         break;
     case JOB_REAPING:
         after(f, REAP_MS);
@@ -437,6 +453,7 @@ static void front_init(struct front *f)
     int m;
 
     f->began_wall = clock_wall();
+    f->epoch = 1;
     f->node = xcalloc((size_t)f->place.nodes, sizeof *f->node);
     f->rank = xcalloc((size_t)f->place.world, sizeof *f->rank);
     for (m = 0; m < f->place.nodes; m++)

@@ -7,45 +7,49 @@
 #define o JOB_STAY
 
 static const char *const state_names[JOB_STATES] = {
-    "idle", "connecting", "checking", "spawning", "running", "judging", "ending", "killing",
-    "reaping", "cutting", "done", "failed",
+    "idle", "connecting", "checking", "spawning", "running", "judging", "restarting", "ending",
+    "killing", "reaping", "cutting", "done", "failed",
 };
 
 static const char *const event_names[JOB_EVENTS] = {
     "begin", "all up", "all checked", "check failed", "nothing to run", "all started", "all exited",
-    "rank failed", "node lost", "stop", "kill", "timer", "down well", "down failed",
+    "rank failed", "node lost", "stop", "kill", "timer", "restart", "cleared",
+    "down well", "down failed",
 };
 
 /* clang-format off */
 static const signed char next[JOB_EVENTS][JOB_STATES] = {
-#define ROW(idle, con, chk, spw, run, jdg, end, kil, rea, cut, don, fai) \
-    {idle, con, chk, spw, run, jdg, end, kil, rea, cut, don, fai}
+#define ROW(idle, con, chk, spw, run, jdg, res, end, kil, rea, cut, don, fai) \
+    {idle, con, chk, spw, run, jdg, res, end, kil, rea, cut, don, fai}
 #define CON JOB_CONNECTING
 #define CHK JOB_CHECKING
 #define SPW JOB_SPAWNING
 #define RUN JOB_RUNNING
 #define JDG JOB_JUDGING
+#define RES JOB_RESTARTING
 #define END JOB_ENDING
 #define KIL JOB_KILLING
 #define REA JOB_REAPING
 #define CUT JOB_CUTTING
 #define DON JOB_DONE
 #define FAI JOB_FAILED
-    /*                     idle con  chk  spw  run  jdg  end  kil  rea  cut  don  fai */
-    [EV_BEGIN]       = ROW(CON, X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X),
-    [EV_ALL_UP]      = ROW(X,   CHK, X,   X,   X,   X,   X,   X,   o,   X,   X,   X),
-    [EV_ALL_CHECKED] = ROW(X,   X,   SPW, X,   X,   X,   X,   X,   o,   X,   X,   X),
-    [EV_CHECK_FAILED]= ROW(X,   X,   REA, X,   X,   X,   X,   X,   o,   X,   X,   X),
-    [EV_NO_RUN]      = ROW(X,   X,   REA, X,   X,   X,   X,   X,   o,   X,   X,   X),
-    [EV_ALL_STARTED] = ROW(X,   X,   X,   RUN, X,   o,   o,   o,   o,   o,   X,   X),
-    [EV_ALL_EXITED]  = ROW(X,   X,   X,   REA, REA, REA, REA, REA, o,   o,   X,   X),
-    [EV_RANK_FAILED] = ROW(X,   X,   X,   JDG, JDG, o,   o,   o,   o,   o,   X,   X),
-    [EV_NODE_LOST]   = ROW(X,   REA, REA, JDG, JDG, o,   o,   o,   o,   o,   X,   X),
-    [EV_STOP]        = ROW(o,   REA, REA, END, END, END, o,   o,   o,   o,   o,   o),
-    [EV_KILL]        = ROW(o,   REA, REA, KIL, KIL, KIL, KIL, o,   CUT, o,   o,   o),
-    [EV_TIMER]       = ROW(X,   REA, REA, JDG, X,   END, KIL, REA, CUT, FAI, X,   X),
-    [EV_DOWN_WELL]   = ROW(X,   X,   X,   X,   X,   X,   X,   X,   DON, DON, X,   X),
-    [EV_DOWN_FAILED] = ROW(X,   X,   X,   X,   X,   X,   X,   X,   FAI, FAI, X,   X),
+    /*                     idle con  chk  spw  run  jdg  res  end  kil  rea  cut  don  fai */
+    [EV_BEGIN]       = ROW(CON, X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X,   X),
+    [EV_ALL_UP]      = ROW(X,   CHK, X,   X,   X,   X,   X,   X,   X,   o,   X,   X,   X),
+    [EV_ALL_CHECKED] = ROW(X,   X,   SPW, X,   X,   X,   X,   X,   X,   o,   X,   X,   X),
+    [EV_CHECK_FAILED]= ROW(X,   X,   REA, X,   X,   X,   X,   X,   X,   o,   X,   X,   X),
+    [EV_NO_RUN]      = ROW(X,   X,   REA, X,   X,   X,   X,   X,   X,   o,   X,   X,   X),
+    [EV_ALL_STARTED] = ROW(X,   X,   X,   RUN, X,   o,   o,   o,   o,   o,   o,   X,   X),
+    [EV_ALL_EXITED]  = ROW(X,   X,   X,   REA, REA, REA, o,   REA, REA, o,   o,   X,   X),
+    [EV_RANK_FAILED] = ROW(X,   X,   X,   JDG, JDG, o,   o,   o,   o,   o,   o,   X,   X),
+    [EV_NODE_LOST]   = ROW(X,   REA, REA, JDG, JDG, o,   END, o,   o,   o,   o,   X,   X),
+    [EV_STOP]        = ROW(o,   REA, REA, END, END, END, END, o,   o,   o,   o,   o,   o),
+    [EV_KILL]        = ROW(o,   REA, REA, KIL, KIL, KIL, KIL, KIL, o,   CUT, o,   o,   o),
+    [EV_TIMER]       = ROW(X,   REA, REA, JDG, X,   END, END, KIL, REA, CUT, FAI, X,   X),
+    [EV_RESTART]     = ROW(X,   X,   X,   X,   X,   RES, o,   o,   o,   o,   o,   X,   X),
+    [EV_CLEARED]     = ROW(X,   X,   X,   X,   X,   X,   SPW, o,   o,   o,   o,   X,   X),
+    [EV_DOWN_WELL]   = ROW(X,   X,   X,   X,   X,   X,   X,   X,   X,   DON, DON, X,   X),
+    [EV_DOWN_FAILED] = ROW(X,   X,   X,   X,   X,   X,   X,   X,   X,   FAI, FAI, X,   X),
 };
 /* clang-format on */
 

@@ -2,6 +2,7 @@
  *
  *   idle > connecting > checking > spawning > running ------------------------> reaping > done | failed
  *                                      |         +--> judging > ending > killing -^  +> cutting -^
+ *                                      ^---- restarting <--+
  *
  * Events are queued: an action may post, and what it posts is looked at after it returned. */
 #ifndef DS_JOBSTATE_H
@@ -16,6 +17,7 @@ enum job_state {
     JOB_SPAWNING,   /* ranks start */
     JOB_RUNNING,
     JOB_JUDGING,    /* something failed: a short while for other reports, to tell cause from followers */
+    JOB_RESTARTING, /* the ranks are ended, to be started again (--max-restarts) */
     JOB_ENDING,     /* ranks were asked to end */
     JOB_KILLING,    /* ranks were killed */
     JOB_REAPING,    /* agents were asked to end */
@@ -38,6 +40,8 @@ enum job_event {
     EV_STOP,        /* the user asked: INT, TERM, HUP */
     EV_KILL,        /* the user asked a second time */
     EV_TIMER,       /* the state's own deadline */
+    EV_RESTART,     /* the failure may be answered by a new start of all ranks */
+    EV_CLEARED,     /* nothing of the old ranks is left, and the new ones have what they need */
     EV_DOWN_WELL,   /* every channel is down: nothing had failed */
     EV_DOWN_FAILED, /* every channel is down: something had */
     JOB_EVENTS

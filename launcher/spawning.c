@@ -28,6 +28,7 @@ int front_addresses(struct front *f, struct err *err)
     rc = address_choose(hello, name, n, f->task->interface, f->address, err);
     free(hello);
     free(name);
+    f->port_given = f->task->master_port != 0;
     if (!rc && !f->task->master_port)
         f->task->master_port = f->node[0].hello.port;
     if (!rc && !f->task->master_port)
@@ -92,6 +93,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.umask = (int)mask;
     s.env = t->env.item;
     s.nenv = t->env.n;
+    s.restarts = f->restarts;
     s.max_restarts = f->o->torch.max_restarts;
     s.run_id = f->o->torch.run_id;
     s.role = f->o->torch.role;

@@ -127,10 +127,14 @@ static int blame_rank(const struct front *f, const struct failure *c, struct buf
     return err_exit_code(rk->said) ? err_exit_code(rk->said) : 1;
 }
 
-static int print_blame(struct front *f)
+static const struct failure *cause(const struct front *f)
 {
-    const struct failure *c = &f->failures[judge(f->failures, f->nfailures, f->task->engine)];
-    struct buf text = BUF_INIT;
+    return &f->failures[judge(f->failures, f->nfailures, f->task->engine)];
+}
+
+int front_blame(const struct front *f, struct buf *text)
+{
+    const struct failure *c = cause(f);
     int status = 1, i, followers = 0, same_node = 0;
 
     for (i = 0; i < f->nfailures; i++) {
@@ -140,15 +144,25 @@ static int print_blame(struct front *f)
     }
     followers -= same_node;
     if (c->rank >= 0)
-        status = blame_rank(f, c, &text);
+        status = blame_rank(f, c, text);
     else
-        buf_addf(&text, "host %s %s: %s", f->hosts->host[c->node].name,
+        buf_addf(text, "host %s %s: %s", f->hosts->host[c->node].name,
                  c->kind == FAILED_HOST ? "was lost" : "failed", f->node[c->node].why.text);
     if (followers)
-        buf_addf(&text, "; %d rank%s followed", followers, followers == 1 ? "" : "s");
+        buf_addf(text, "; %d rank%s followed", followers, followers == 1 ? "" : "s");
+    return status;
+}
+
+static int print_blame(struct front *f)
+{
+    struct buf text = BUF_INIT;
+    int status = front_blame(f, &text);
+
+    if (f->restarts)
+        buf_addf(&text, "; it had been started again %d time%s", f->restarts, f->restarts == 1 ? "" : "s");
     log_error("%s", buf_str(&text));
-    if (c->rank >= 0)
-        print_tail(f, c->rank);
+    if (cause(f)->rank >= 0)
+        print_tail(f, cause(f)->rank);
     buf_clear(&text);
     return status;
 }

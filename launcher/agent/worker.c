@@ -321,6 +321,18 @@ static void on_kill(struct agent *a, const struct msg *m)
         ladder_start(a, grace > INT32_MAX ? INT32_MAX : (int64_t)grace);
 }
 
+/* The port that was held stays so: what is left of the old ranks may be there still. */
+static void on_hold(struct agent *a, const struct msg *m)
+{
+    struct buf b = BUF_INIT;
+    int port = port_hold(0);
+
+    if (port)
+        a->port = port;
+    put_u32(&b, (uint32_t)port);
+    chan_sendb(a->chan, MSG_HELD, m->epoch, &b);
+}
+
 static void on_credit(struct agent *a, const struct msg *m)
 {
     struct reader r = reader_of(m->data, m->len);
@@ -345,6 +357,9 @@ static void on_msg(void *ctx, const struct msg *m)
         break;
     case MSG_CREDIT:
         on_credit(a, m);
+        break;
+    case MSG_HOLD:
+        on_hold(a, m);
         break;
     case MSG_PING:
         on_ping(a, m);

@@ -62,6 +62,47 @@ like "error file: the plain form" "$(cat err)" "ended with code 4: plain"
 run --hosts local:1 sh -c 'head -c 3000000 /dev/urandom >$TORCHELASTIC_ERROR_FILE; exit 5' 2>err; rc=$?
 is "error file: what is no message is left out" "$rc $(grep -c 'ended with code 5$' err)" "5 1"
 
+# ---- restarts ----
+cat >again.sh <<'X'
+echo "$RANK $TORCHELASTIC_RESTART_COUNT/$TORCHELASTIC_MAX_RESTARTS $DS_EPOCH $MASTER_PORT"
+sleep 300 &
+if test "$RANK" = 1; then test "$TORCHELASTIC_RESTART_COUNT" -ge 2 || exit 9; touch done; exit 0; fi
+trap '' TERM
+while ! test -e done; do sleep 0.05; done
+X
+run --hosts local:2x2 --max-restarts 3 --prefix none sh again.sh >out 2>err; rc=$?
+is "two failures and three restarts allowed: it ends well" $rc 0
+is "every rank is started three times, with count and epoch" "$(cut -d' ' -f1-3 out | sort | tr '\n' ',')" \
+    "0 0/3 1,0 1/3 2,0 2/3 3,1 0/3 1,1 1/3 2,1 2/3 3,2 0/3 1,2 1/3 2,2 2/3 3,3 0/3 1,3 1/3 2,3 2/3 3,"
+is "each start has its own MASTER_PORT, the same for all" "$(cut -d' ' -f2,4 out | sort -u | wc -l | tr -d ' ') $(cut -d' ' -f4 out | sort -u | wc -l | tr -d ' ')" "3 3"
+like "what failed is told" "$(cat err)" "ended with code 9; all ranks start again (2 of 3)"
+ok "restarts: nothing is left" wait_for 5 nobody $mark
+rm -f done
+run --hosts local:2x1 --max-restarts 1 --grace 300ms --master_port 23457 sh again.sh >out 2>err; rc=$?
+is "more failures than restarts: the code" $rc 9
+like "more failures than restarts: how often" "$(cat err)" "started again 1 time"
+is "a MASTER_PORT that was given stays" "$(cut -d' ' -f5 out | sort -u)" 23457
+ok "more failures than restarts: nothing is left" wait_for 5 nobody $mark
+run --hosts local:1 --max-restarts 5 no-such-program 2>err; rc=$?
+is "a program that is not there is not tried again" "$rc $(grep -c again err)" "2 0"
+run --hosts local:1x2 --max-restarts 2 sh -c 'seq 1 20000; kill -9 $$' >out 2>err; rc=$?
+is "killed by a signal, again and again" $rc 137
+is "no line of any attempt is lost" "$(sort out | uniq -c | awk '$1 != 3' | wc -l | tr -d ' ') $(wc -l <out | tr -d ' ')" "0 120000"
+cat >slow.sh <<'X'
+trap '' TERM INT
+touch up.$TORCHELASTIC_RESTART_COUNT
+if test "$RANK" = 1; then exit 3; fi
+while :; do sleep 0.05; done
+X
+DS_TEST_MARK=$mark "$launch" --hosts local:2x1 --max-restarts 1000 --grace 300ms sh slow.sh </dev/null >out 2>err &
+pid=$!
+wait_for 10 test -e up.0
+sleep 0.7
+kill -TERM $pid
+wait $pid
+is "a signal between two starts ends the job" $? 143
+ok "a signal between two starts: nothing is left" wait_for 5 nobody $mark
+
 # ---- --save_pid ----
 DS_TEST_MARK=$mark "$launch" --hosts local:1 --save_pid sh -c 'sleep 0.3' </dev/null &
 pid=$!

@@ -1,0 +1,2 @@
+# Words of other launchers: restarts.
+libfront_a_SOURCES += launcher/restart.c
