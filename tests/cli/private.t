@@ -4,7 +4,7 @@
 . "$top_srcdir/tests/cli/taplib.sh"
 cd "$here" || exit 99
 umask 000
-export HOME=$here/home TMPDIR=$here/tmp DS_TEST_MARK=$$private
+export HOME=$here/home TMPDIR=$here/tmp
 mkdir home tmp
 unset XDG_RUNTIME_DIR
 readable() { find "$@" ! -type l -perm /077 ! -type s 2>/dev/null; } # files and folders that others reach
