@@ -211,6 +211,18 @@ static void add_time(double s, struct buf *out)
         buf_addf(out, "about %.1f h", s / 3600);
 }
 
+/* The layers as [model] layers would say it: "embedding, block*12, norm, head". */
+static void add_layers(const struct model *m, struct buf *out)
+{
+    for (int i = 0, run; i < m->n; i += run) {
+        for (run = 1; i + run < m->n && m->ops[i + run] == m->ops[i]; run++)
+            ;
+        buf_addf(out, i ? ", %s" : "%s", m->ops[i]->type);
+        if (run > 1)
+            buf_addf(out, "*%d", run);
+    }
+}
+
 void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_per_step,
                  double flops_per_s, int threads, struct buf *out)
 {
@@ -219,7 +231,9 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     char a[32], b[32], c[32], d[32];
 
     zero_bytes(s->table->numel, s->dtype, (int)s->job.zero_stage, s->table->ranks, bytes);
-    buf_addf(out, "  model    %d layers, %s parameters, %s%s\n", s->model->n, human(n, a),
+    buf_adds(out, "  model    ");
+    add_layers(s->model, out);
+    buf_addf(out, ": %s parameters, %s%s\n", human(n, a),
              s->dtype == DS_BF16 ? "bf16 with fp32 masters" : "fp32",
              s->dtype == DS_BF16 && !kernels_cpu_bf16_native() ? " (emulated: no AVX-512 BF16)" : "");
     buf_addf(out, "  batch    %lld samples of %lld tokens = %s tokens a step: micro-batch %lld x "

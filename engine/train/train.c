@@ -85,6 +85,7 @@ int train_create(struct train **out, struct setup *s, struct boot *boot, struct 
     t->link = link;
     t->k = &kernels_cpu;
     t->valid_loss = NAN;
+    t->save_err = (struct err)ERR_INIT;
     t->saved_step = -1;
     t->threads = train_threads(&s->job, boot->local_world);
     t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed, .loss_scale = 1};
@@ -113,7 +114,13 @@ void train_destroy(struct train *t)
     free(t);
 }
 
-/* A failed save costs the checkpoint, not the run. */
+/* A failed save costs the checkpoint, not the run: the next one may succeed. */
+static void save_failed(struct train *t, const struct err *err)
+{
+    t->save_err = *err;
+    train_report_text(t, "%s", err->text);
+}
+
 static void look_at_saves(struct train *t, int block)
 {
     struct err err = ERR_INIT;
@@ -121,10 +128,12 @@ static void look_at_saves(struct train *t, int block)
     int rc;
 
     while (t->writer && (rc = ckpt_poll(t->writer, block, &step, &err)) != 0) {
-        if (rc > 0)
+        if (rc < 0) {
+            save_failed(t, &err);
+        } else {
             train_report_snapshot(t, step);
-        else
-            train_report_text(t, "%s", err.text);
+            t->save_err = (struct err)ERR_INIT;
+        }
         block = 0;
     }
 }
@@ -134,8 +143,24 @@ static void save(struct train *t)
     struct err err = ERR_INIT;
 
     look_at_saves(t, t->writer != NULL && t->saved_step >= 0);
-    if (train_save(t, &err) < 0)
-        train_report_text(t, "checkpoint of step %lld not written: %s", (long long)t->step, err.text);
+    if (train_save(t, &err) < 0) {
+        err_prefix(&err, "checkpoint of step %lld not written", (long long)t->step);
+        save_failed(t, &err);
+    }
+}
+
+/* The last save. Where it fails the run has not left what it was started for, and every rank knows. */
+static int save_last(struct train *t, struct err *err)
+{
+    if (t->setup->job.save_every >= 0)
+        save(t);
+    look_at_saves(t, 1);
+    if (t->boot->fence && t->boot->fence(t->boot, "end", clock_ms() + 600000, err) < 0)
+        return -1;
+    if (t->save_err.code == ERR_OK || t->comm->rank != 0)
+        return 0;
+    return err_set(err, ERR_JOB_IO,
+                   "the run ended without its last checkpoint; what came before can be resumed from there");
 }
 
 static int evaluate(struct train *t, struct err *err)
@@ -177,10 +202,7 @@ int train_run(struct train *t, struct err *err)
     if (data_samples(t->setup->data, DATA_VALID) > 0 && evaluated != t->step &&
         t->stop == STOP_NONE && evaluate(t, err) < 0)
         return -1;
-    if (job->save_every >= 0)
-        save(t);
-    look_at_saves(t, 1);
-    return t->boot->fence ? t->boot->fence(t->boot, "end", clock_ms() + 600000, err) : 0;
+    return save_last(t, err);
 }
 
 /* ---- ds-rank ---- */
