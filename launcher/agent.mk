@@ -27,6 +27,7 @@ libagent_a_SOURCES = \
 	launcher/agent/reap.c launcher/agent/reap.h \
 	launcher/agent/store.c launcher/agent/store.h \
 	launcher/agent/tell.c \
+	launcher/agent/venv.c \
 	launcher/agent/worker.c
 EXTRA_DIST += launcher/agent/README.md
 pkglibexec_PROGRAMS += ds-agent

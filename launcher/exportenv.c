@@ -202,14 +202,17 @@ static int has_word(char *const *exports, int n, const char *word)
 
 static void add_carried(struct envlist *e, char *const *environment, int all)
 {
-    int k, slurm = 0;
+    static const char *const fabric[] = {"NCCL_IB_HCA", "UCX_NET_DEVICES", NULL};
+    int k, slurm = 0, aisc = 0; /* AISC's nodes each have their own devices */
 
-    for (k = 0; environment[k]; k++)
+    for (k = 0; environment[k]; k++) {
         slurm |= !strncmp(environment[k], "SLURM_JOB_ID=", 13);
+        aisc |= !strncmp(environment[k], "AISC_JOB_NAME=", 14);
+    }
     for (k = 0; environment[k]; k++) {
         char *name = xstrndup(environment[k], strcspn(environment[k], "="));
 
-        if (!in(rankenv_own, name) && strcmp(name, "CUDA_VISIBLE_DEVICES") &&
+        if (!in(rankenv_own, name) && strcmp(name, "CUDA_VISIBLE_DEVICES") && !(aisc && in(fabric, name)) &&
             (all || in(carried, name) || (slurm && !strncmp(name, "SLURM_", 6))))
             envlist_set(e, environment[k]);
         free(name);
@@ -241,11 +244,33 @@ static const char *value_of(char *const *environment, const char *name)
     return NULL;
 }
 
+/* The entries of x behind those of e, in place of what e has by these names. x is cleared. */
+static void append(struct envlist *e, struct envlist *x)
+{
+    int i, k, n;
+
+    for (i = 0; i < x->n; i++) {
+        size_t len = strcspn(x->item[i], "=");
+
+        for (k = n = 0; k < e->n; k++)
+            if (strcspn(e->item[k], "=") == len && !strncmp(e->item[k], x->item[i], len))
+                free(e->item[k]);
+            else
+                e->item[n++] = e->item[k];
+        e->n = n;
+        ARRAY_GROW(e->item, e->n, e->cap);
+        e->item[e->n++] = x->item[i];
+    }
+    e->late = x->n;
+    free(x->item);
+}
+
 int envlist_build(struct envlist *e, char *const *environment, const char *home, const char *cwd,
                   char *const *exports, int nexports, int python, struct err *err)
 {
     const char *file = value_of(environment, "DS_ENV_FILE");
-    int i, given = file && *file;
+    struct envlist own = {0};
+    int i, rc = 0, given = file && *file;
 
     for (i = 0; rankenv_own[i]; i++)
         envlist_set(e, rankenv_own[i]);
@@ -255,10 +280,13 @@ int envlist_build(struct envlist *e, char *const *environment, const char *home,
             add_pythonpath(e, cwd);
         if (!given)
             file = ".deepspeed_env";
-        if (home && *file != '/' && read_file(e, home, file, 0, err))
-            return -1;
-        if ((!home || strcmp(home, cwd) || *file == '/') && read_file(e, cwd, file, *file == '/', err))
-            return -1;
+        if (home && *file != '/')
+            rc = read_file(&own, home, file, 0, err);
+        if (!rc && (!home || strcmp(home, cwd) || *file == '/'))
+            rc = read_file(&own, cwd, file, *file == '/', err);
     }
-    return add_exports(e, environment, exports, nexports, err);
+    if (!rc)
+        rc = add_exports(&own, environment, exports, nexports, err);
+    append(e, &own);
+    return rc;
 }

@@ -7,6 +7,7 @@
 struct envlist {
     char **item; /* NAME=VALUE, or NAME alone: to be removed; owned */
     int n, cap;
+    int late; /* envlist_build: so many at the end are the user's own words (env file, --export) */
 };
 
 /* Appends or replaces by name. */

@@ -62,6 +62,8 @@ static const struct option_row rows[] = {
      "do not append --local_rank=N to the arguments of a Python program"},
     {"export", 0, OPT_LIST, AT(export), 0, 0, "NAME[=VALUE]", NULL,
      "carry this variable to the ranks too; 'PREFIX*' for many, NONE for none but these"},
+    {"venv-script", 0, OPT_STR, AT(venv_script), 0, 0, "FILE", NULL,
+     "sourced by a shell on every host before the ranks start; what it sets is theirs"},
     {"deepspeed-config", 0, OPT_STR, AT(deepspeed_config), 0, 0, "FILE", NULL,
      "the job as a DeepSpeed JSON file"},
     {"set", 0, OPT_SET, AT(set), 0, 0, "PATH=VALUE", NULL,
@@ -106,7 +108,6 @@ static const struct option_row rows[] = {
     REFUSED("elastic-training", NULL, "a job keeps its size; --max-restarts starts all ranks again after a failure"),
     REFUSED("min-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
     REFUSED("max-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
-    REFUSED("venv-script", "FILE", "activate the environment before ds-launch: PATH and VIRTUAL_ENV can be carried by --export"),
 };
 
 #define NOWN ((int)(sizeof rows / sizeof rows[0]))
@@ -491,7 +492,7 @@ void options_clear(struct options *o)
     char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
                         &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
                         &o->interface, &o->prefix_style, &o->log_dir, &o->run_dir, &o->log_level,
-                        &o->deepspeed_config, &o->signal, &o->bind_to, &o->bind_core_list,
+                        &o->deepspeed_config, &o->venv_script, &o->signal, &o->bind_to, &o->bind_core_list,
                         &o->topology};
     size_t i;
     int k;

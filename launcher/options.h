@@ -38,6 +38,7 @@ struct options {
     int64_t connect_timeout_ms, ping_limit_ms, grace_ms; /* -1: not given */
     /* what the ranks get */
     char **export; int nexports;
+    char *venv_script;
     int no_local_rank, module, no_python;
     char *bind_to, *bind_core_list; int bind_cores;
     char *topology; /* plan: the hosts look like this */

@@ -98,6 +98,8 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.run_id = f->o->torch.run_id;
     s.role = f->o->torch.role;
     s.core_bytes = core_limit();
+    s.venv = t->venv;
+    s.nlate = t->env.late;
     s.job = (uint8_t *)(uintptr_t)buf_str(job);
     s.job_len = job->len;
     fill_ranks(f, node, &s);

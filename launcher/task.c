@@ -166,6 +166,8 @@ int task_make(struct task *t, const struct options *o, struct err *err)
     take_settings(t, o);
     if (make_identity(t, err))
         return -1;
+    if (o->venv_script)
+        t->venv = *o->venv_script == '/' ? xstrdup(o->venv_script) : xasprintf("%s/%s", t->cwd, o->venv_script);
     if (envlist_build(&t->env, environ, getenv("HOME"), t->cwd, o->export, o->nexports, t->python, err))
         return -1;
     return check_binding(t, err);
@@ -181,6 +183,7 @@ void task_clear(struct task *t)
     free(t->job_file);
     free(t->name);
     free(t->cwd);
+    free(t->venv);
     envlist_clear(&t->env);
     settings_rows_clear(&t->rows);
     if (t->settings.table)

@@ -19,6 +19,7 @@ struct task {
     char **argv; int argc;   /* what the agent starts */
     int python;              /* a Python program: --local_rank, PYTHONPATH */
     struct envlist env;
+    char *venv;              /* of --venv_script, absolute; NULL: none */
     char *cwd;
     char job_id[32];
     uint8_t key[SPAWN_KEY_BYTES];

@@ -122,6 +122,13 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn);
 int check_reaped(struct agent *a, pid_t pid, int status);
 void check_destroy(struct check *c);
 
+/* ---- --venv_script (venv.c) */
+void venv_exec(const struct spawn *s, char **env, pid_t agent); /* in the child; returns when it failed */
+int venv_print(void);                                           /* the environment to stdout; exit status */
+/* What that printed; owned (rankenv_free). NULL: it is cut short. */
+char **venv_take(const char *text, size_t n);
+void venv_late(struct spawn *s); /* env without what the script has seen already */
+
 /* ---- this node (node.c, oom.c) */
 void node_hello(struct hello *h); /* everything owned: hello_clear; port stays held for good */
 int node_cores(void);
@@ -150,6 +157,7 @@ struct agent {
     struct check *check;
     struct oom *oom;
     int cores;
+    char **env; /* of the ranks before their own variables: the script's; NULL: environ */
     int port; /* that is held */
     int64_t credit; /* bytes of OUTPUT that may be sent */
     int64_t ping_limit_ms, grace_ms;
@@ -190,6 +198,6 @@ void child_reset(pid_t parent);
 /* The text behind "PROGRAM cannot be started": errno of a failed exec, in words. */
 void exec_error(struct err *err, const char *host, const char *program, const char *cwd, int at,
                 int error);
-enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM, EXEC_SCRIPT };
+enum { EXEC_CWD = 1, EXEC_CPUS, EXEC_FDS, EXEC_PROGRAM, EXEC_SCRIPT, EXEC_VENV };
 
 #endif

@@ -1,8 +1,7 @@
-/* CHECK: would a rank start on this node? For engine ranks the program itself says so (`PROGRAM
- * check JOB
- * --world N`: it is there, it loads, it reads the job and finds its data); for a foreign program we
- * look whether working folder and program are there. Invariant: each CHECK gets one CHECKED, within
- * its deadline. */
+/* CHECK: would a rank start on this node? For engine ranks the program itself says so (`PROGRAM check JOB
+ * --world N`: it is there, it loads, it reads the job and finds its data); for a foreign program we look whether
+ * working folder and program are there. Where there is a --venv_script it is sourced first, and the environment it
+ * leaves is kept for the ranks (venv.c). Invariant: each CHECK gets one CHECKED, within its deadline. */
 #include "launcher/agent/agent.h"
 #include "launcher/rankenv.h"
 
@@ -19,6 +18,7 @@
 
 #define DEFAULT_MS 60000
 #define TEXT_BYTES 65536 /* of its output that is kept */
+#define ENV_BYTES (8u << 20)
 #define JOB_FD 3
 
 enum { SAYS, FAILS, FAILED_EXEC, NSOURCES }; /* stdout, stderr, exec's failure */
@@ -35,6 +35,7 @@ struct check {
     struct spawn spawn;
     uint32_t epoch;
     char *program;
+    int sourcing; /* the script runs, the check comes after it */
     pid_t pid;
     int late;
     struct source source[NSOURCES];
@@ -63,7 +64,7 @@ static void source_read(struct source *s)
             return;
         if (n <= 0)
             source_close(s);
-        else if (s->text.len < TEXT_BYTES)
+        else if (s->text.len < (s->check->sourcing ? ENV_BYTES : TEXT_BYTES))
             buf_add(&s->text, chunk, (size_t)n);
     }
 }
@@ -143,6 +144,11 @@ static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd,
         child_fail(fd[FAILED_EXEC], EXEC_FDS);
     if (*s->cwd && chdir(s->cwd))
         child_fail(fd[FAILED_EXEC], EXEC_CWD);
+    if (c->sourcing) {
+        if (!access(s->venv, R_OK))
+            venv_exec(s, env, parent);
+        child_fail(fd[FAILED_EXEC], EXEC_VENV);
+    }
     if (!s->engine) {
         if (!is_program(c->program, rankenv_value(env, "PATH")))
             child_fail(fd[FAILED_EXEC], EXEC_PROGRAM);
@@ -181,7 +187,7 @@ static int job_file(const struct spawn *s)
 static int check_fork(struct check *c, struct err *err)
 {
     int job = job_file(&c->spawn), theirs[NSOURCES] = {-1, -1, -1}, rc = job < 0 ? -1 : 0;
-    char **env = rankenv_plain(&c->spawn, environ);
+    char **env = rankenv_plain(&c->spawn, c->agent->env ? c->agent->env : environ);
     pid_t parent = getpid();
 
     for (int i = 0; i < NSOURCES && rc == 0; i++) {
@@ -225,6 +231,7 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
         c->source[i].check = c;
         c->source[i].fd = -1;
     }
+    c->sourcing = *c->spawn.venv && !a->env;
     c->program = *c->spawn.argv[0] ? xstrdup(c->spawn.argv[0]) : node_rank_program();
     if (a->check)
         err_set(&err, ERR_JOB_INTERNAL, "%s: a check is running already", c->spawn.host);
@@ -272,8 +279,9 @@ static void judge(struct check *c, int status, struct err *err)
         int why[2];
 
         memcpy(why, failed->data, sizeof why);
-        exec_error(err, host, why[0] == EXEC_SCRIPT ? script(&c->spawn) : program, c->spawn.cwd,
-                   why[0], why[1]);
+        exec_error(err, host,
+                   why[0] == EXEC_SCRIPT ? script(&c->spawn) : why[0] == EXEC_VENV ? c->spawn.venv : program,
+                   c->spawn.cwd, why[0], why[1]);
     } else if (c->late) {
         err_set(err, ERR_NODE,
                 "%s: `%s check` gave no answer in time; look at the file systems of that node",
@@ -290,6 +298,35 @@ static void judge(struct check *c, int status, struct err *err)
     }
 }
 
+/* The script has ended: its environment is kept and the check proper begins. */
+static void sourced(struct check *c, int status, struct err *err)
+{
+    const struct buf *says = &c->source[SAYS].text;
+    const char *text = complaint(&c->source[FAILS].text), *line = strrchr(text, '\n');
+
+    line = line ? line + 1 : text;
+    if (c->late)
+        err_set(err, ERR_INPUT, "%s: --venv_script %s did not end in time", c->spawn.host, c->spawn.venv);
+    else if (c->source[FAILED_EXEC].text.len)
+        judge(c, status, err);
+    else if (!WIFEXITED(status) || WEXITSTATUS(status))
+        err_set(err, ERR_INPUT, "%s: --venv_script %s ended with %s %d%s%s", c->spawn.host, c->spawn.venv,
+                WIFEXITED(status) ? "code" : "signal", WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status),
+                *line ? ": " : "", line);
+    else if (!(c->agent->env = venv_take(buf_str(says), says->len)))
+        err_set(err, ERR_INPUT, "%s: --venv_script %s ended the shell, so that no environment was left to read",
+                c->spawn.host, c->spawn.venv);
+    if (err->code)
+        return;
+    venv_late(&c->spawn);
+    c->sourcing = 0;
+    for (int i = 0; i < NSOURCES; i++) {
+        source_close(&c->source[i]);
+        buf_reset(&c->source[i].text);
+    }
+    check_fork(c, err);
+}
+
 int check_reaped(struct agent *a, pid_t pid, int status)
 {
     struct check *c = a->check;
@@ -299,7 +336,13 @@ int check_reaped(struct agent *a, pid_t pid, int status)
         return 0;
     for (int i = 0; i < NSOURCES; i++)
         source_read(&c->source[i]);
-    judge(c, status, &err);
+    if (c->sourcing) {
+        sourced(c, status, &err);
+        if (!err.code)
+            return 1;
+    } else {
+        judge(c, status, &err);
+    }
     tell_checked(a, c->epoch, err.code, err.code ? err.text : buf_str(&c->source[SAYS].text));
     a->check = NULL;
     check_destroy(c);

@@ -118,6 +118,8 @@ int main(int argc, char **argv)
         printf("%s\n", build_id());
         return 0;
     }
+    if (argc == 2 && !strcmp(argv[1], "--environment"))
+        return venv_print();
     if (argc > 1) {
         fprintf(stderr,
                 "ds-agent: unknown argument %s: ds-launch starts this program, it takes none "

@@ -87,6 +87,9 @@ void exec_error(struct err *err, const char *host, const char *program, const ch
     else if (at == EXEC_SCRIPT)
         err_set(err, ERR_INPUT, "%s: %s can't be read: %s; give a path that every node has", host,
                 where, strerror(error));
+    else if (at == EXEC_VENV)
+        err_set(err, ERR_INPUT, "%s: --venv_script %s can't be read: %s; give a path that every node has", host, where,
+                strerror(error));
     else if (at == EXEC_PROGRAM)
         err_set(err, ERR_INPUT, "%s: the program %s can't be started: %s", host, where,
                 strerror(error));
@@ -264,7 +267,7 @@ static int plan_make(struct rank *r, struct plan *p, int ours[PLAN_FDS], struct 
     }
     error_file = t->links ? NULL : errfile_open(r);
     p->env = rankenv_make(&t->spawn, r->index, t->epoch, t->links ? RANK_LINK_FD : -1, error_file,
-                          t->agent->cores, environ);
+                          t->agent->cores, t->agent->env ? t->agent->env : environ);
     free(error_file);
     return 0;
 }

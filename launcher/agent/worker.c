@@ -8,6 +8,7 @@
 #include "engine/base/clock.h"
 #include "launcher/agent/cgroup.h"
 #include "launcher/agent/reap.h"
+#include "launcher/rankenv.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -239,6 +240,8 @@ static void on_spawn(struct agent *a, const struct msg *m)
         spawn_clear(&s);
         return;
     }
+    if (a->env)
+        venv_late(&s);
     a->ping_limit_ms = s.ping_limit_ms > 0 ? s.ping_limit_ms : PING_LIMIT_MS;
     a->grace_ms = s.grace_ms >= 0 ? s.grace_ms : GRACE_MS;
     a->next = s;
@@ -441,6 +444,7 @@ void agent_close(struct agent *a)
         team_destroy(t);
     }
     check_destroy(a->check);
+    rankenv_free(a->env);
     spawn_clear(&a->next);
     chan_destroy(a->chan);
     ticker_destroy(a->ladder.ticker);

@@ -45,6 +45,55 @@ hard=$(ulimit -H -n)
 got=$(ulimit -S -c 0; umask 027; run --hosts a --launcher exec --launcher_args "ulimit -S -c unlimited; ulimit -S -n 64; umask 0; cd /; $agent" sh limits.sh)
 is "no core files, all descriptors, umask and folder" "$got" "0 $hard 0027 $here"
 
+# ---- values and arguments are bytes, through an agent that a shell started ----
+cat >bytes.py <<'X'
+import os, sys
+sys.stdout.buffer.write(b"|".join([os.environb[b"MY_BYTES"], os.environb[b"MY_EMPTY"]] + [os.fsencode(a) for a in sys.argv[1:]]))
+X
+cat >bytes_want.py <<'X'
+import sys
+sys.stdout.buffer.write(b"|".join([b"\xff a\n'b\" $c=`d`\\ \xc3\xa9", b"", b"", b"two\nlines\n", b"\xfe\x01", b"-x", b"a b  c", b"$HOME;*", b"\xe2\x82\xac"]))
+X
+python3 bytes_want.py >want
+MY_BYTES=$(printf "\\377 a\\n'b\" \$c=\`d\`\\\\ \\303\\251") MY_EMPTY= run --hosts x --launcher exec --launcher_args "env -i $top_builddir/ds-agent" \
+    --export 'MY_*' --no_local_rank bytes.py '' 'two
+lines
+' "$(printf '\376\001')" -x 'a b  c' '$HOME;*' '€' >got
+is "variables and arguments arrive byte for byte" "$(od -c got)" "$(od -c want)"
+
+# ---- --venv_script ----
+mkdir -p venv/bin
+printf '#!/bin/sh\necho from the venv "$@"\n' >venv/bin/tool
+chmod +x venv/bin/tool
+cat >venv/activate <<'X'
+echo noise of the script
+PATH=$PWD/venv/bin:$PATH
+export SET_HERE="a  b
+c\$ ' é" OVER=script WINS=script
+false
+X
+cat >venv.sh <<'X'
+tool; printf '%s|' "$SET_HERE" "$OVER" "$WINS" "$RANK" "$LOCAL_RANK"; echo
+X
+got=$(OVER=shell run --hosts local:2x1 --venv_script venv/activate --export WINS=export --prefix none sh venv.sh 2>err | sort)
+want=$(printf '%s\n' "c\$ ' é|script|export|0|0|" "a  b" "from the venv" "c\$ ' é|script|export|1|0|" "a  b" "from the venv" | sort)
+is "--venv_script: its environment, and --export over it" "$got" "$want"
+is "--venv_script: what it prints is not the ranks' output" "$(grep -c noise err)" 0
+echo 'unset DS_TEST_GONE' >venv/gone
+is "--venv_script: what it unsets is gone" "$(DS_TEST_GONE=1 run --hosts local:1 --venv_script venv/gone sh -c 'echo "<$DS_TEST_GONE>"')" "<>"
+is "--venv_script: a program of its PATH is found by the check" "$(run --hosts local:1 --venv_script venv/activate tool x 2>&1)" "from the venv x"
+is "--venv_script: the ranks of every start have it" \
+    "$(run --hosts local:1 --max-restarts 1 --venv_script venv/activate sh -c 'tool; exit $((1 - TORCHELASTIC_RESTART_COUNT))' 2>/dev/null | sort | uniq -c | tr -s ' ')" " 2 from the venv"
+out=$(run --hosts local:2x1 --venv_script venv/none touch started 2>&1); rc=$?
+is "--venv_script that is not there: status, nothing is started" "$rc $(ls started 2>/dev/null)" "2 "
+like "--venv_script that is not there: hosts and file" "$out" "local[0-1]: --venv_script $here/venv/none can't be read"
+echo 'echo so it is >&2; exit 7' >venv/bad
+out=$(run --hosts local:1 --venv_script venv/bad true 2>&1); rc=$?
+is "--venv_script that fails: status" $rc 2
+like "--venv_script that fails: why" "$out" "ended with code 7: so it is"
+echo 'exit 0' >venv/bad
+like "--venv_script that ends the shell" "$(run --hosts local:1 --venv_script venv/bad true 2>&1)" "ended the shell"
+
 # ---- the error file ----
 cat >err.py <<'X'
 import json, os, sys, time

@@ -45,6 +45,27 @@ static void rules(void **state)
     assert_string_equal(get(&e, "NEW"), "=a=b c");
     assert_string_equal(get(&e, "PATH"), "=/other");
     assert_string_equal(get(&e, "PYTHONPATH"), "=/nowhere:/lib");
+    /* the user's own words stand last, and only there */
+    assert_int_equal(e.late, 4); /* MY_A, MY_B, NEW, PATH */
+    assert_string_equal(e.item[e.n - 1], "PATH=/other");
+    envlist_clear(&e);
+}
+
+/* Nodes of that service have fabric devices of their own. */
+static void aisc(void **state)
+{
+    char *const there[] = {"AISC_JOB_NAME=j", "NCCL_IB_HCA=mlx5_0", "UCX_NET_DEVICES=eth0", "NCCL_DEBUG=INFO", NULL};
+    struct envlist e = {0};
+    struct err err = ERR_INIT;
+    (void)state;
+
+    assert_int_equal(envlist_build(&e, there, NULL, "/nowhere", NULL, 0, 0, &err), 0);
+    assert_null(get(&e, "NCCL_IB_HCA"));
+    assert_null(get(&e, "UCX_NET_DEVICES"));
+    assert_string_equal(get(&e, "NCCL_DEBUG"), "=INFO");
+    envlist_clear(&e);
+    assert_int_equal(envlist_build(&e, there + 1, NULL, "/nowhere", NULL, 0, 0, &err), 0);
+    assert_string_equal(get(&e, "NCCL_IB_HCA"), "=mlx5_0");
     envlist_clear(&e);
 }
 
@@ -87,7 +108,7 @@ static void file(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(rules), cmocka_unit_test(nothing),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(rules), cmocka_unit_test(nothing), cmocka_unit_test(aisc),
                                        cmocka_unit_test(file)};
 
     return cmocka_run_group_tests_name("exportenv", tests, NULL, NULL);
