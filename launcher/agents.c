@@ -225,6 +225,7 @@ static void on_pong(struct front_node *nd, struct reader *r)
     double wall = get_f64(r);
 
     nd->offset = wall - (clock_wall() - (double)(now_ns - sent_ns) / 2e9);
+    front_count_pong(nd->front, now_ns - sent_ns);
 }
 
 /* ---- frames ---- */

@@ -19,6 +19,8 @@
 #include "launcher/task.h"
 #include "launcher/writer.h"
 
+#define PONG_BINS 128 /* cost.c */
+
 struct front;
 
 struct front_node {
@@ -98,6 +100,7 @@ struct front {
     int64_t spent_ms[JOB_STATES];
     struct buf frame; /* being put together for one send */
     size_t bytes_to, bytes_from; /* frames to and from the agents */
+    unsigned pong[PONG_BINS];    /* how many pings were answered in which time */
     struct stdin_pump *pump;
     struct control *control; /* NULL: none could be had */
 };
@@ -156,6 +159,7 @@ void front_output_close(struct front *f);
 
 /* cost.c */
 void front_say_cost(struct front *f);
+void front_count_pong(struct front *f, int64_t ns); /* from a ping to its answer */
 
 /* verdict.c */
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall);
