@@ -90,6 +90,9 @@ struct front {
     struct writer *term, *files; /* files NULL: no logs */
     struct sink *out[3];         /* by stream */
     struct sink **rank_log;      /* [world], NULL when there are no logs */
+    uint8_t *how;                /* frontlogs.c: [world], NULL: every stream is shown and none has a file */
+    struct sink **stream_log;    /* [2 * world] of this attempt, NULL: none */
+    char *logs;                  /* their folder */
     struct sink *events, *metrics;
     struct progress progress;
     int live;                    /* a live line is drawn on stderr */
@@ -160,6 +163,14 @@ void front_output_close(struct front *f);
 /* cost.c */
 void front_say_cost(struct front *f);
 void front_count_pong(struct front *f, int64_t ns); /* from a ping to its answer */
+
+/* frontlogs.c: files by torchrun's words */
+int front_logs_open(struct front *f, struct err *err); /* the folder */
+void front_logs_attempt(struct front *f);              /* the files of the ranks that start now */
+void front_logs_put(struct front *f, int node, int rank, int stream, const char *data, size_t n);
+int front_logs_shown(const struct front *f, int rank, int stream);
+void front_logs_where(const struct front *f, int rank, struct buf *out); /* "": nowhere */
+void front_logs_clear(struct front *f);
 
 /* verdict.c */
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall);

@@ -136,11 +136,11 @@ void front_output_logs(struct front *f)
 
     if (!logs && f->run_dir_made)
         logs = xasprintf("%s/logs", f->run_dir);
-    if (!logs)
+    if (!logs && !f->stream_log)
         return;
     f->files = writer_create(&f->loop, f->place.nodes, &events, f);
-    f->rank_log = xcalloc((size_t)f->place.world, sizeof *f->rank_log);
-    for (r = 0; r < f->place.world; r++) {
+    f->rank_log = logs ? xcalloc((size_t)f->place.world, sizeof *f->rank_log) : NULL;
+    for (r = 0; logs && r < f->place.world; r++) {
         snprintf(name, sizeof name, "rank-%d.log", r);
         f->rank_log[r] = file_in(f, logs, name);
     }
@@ -155,7 +155,10 @@ void front_output(struct front *f, int node, int rank, int stream, const char *d
 {
     if (f->rank_log && n)
         writer_put(f->files, f->rank_log[rank], data, n, node, n);
-    output_feed(f->output, rank, stream, data, n, clock_ms());
+    if (f->stream_log && n)
+        front_logs_put(f, node, rank, stream, data, n);
+    if (front_logs_shown(f, rank, stream))
+        output_feed(f->output, rank, stream, data, n, clock_ms());
     writer_put(f->term, f->out[stream], NULL, 0, node, n);
 }
 

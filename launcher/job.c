@@ -229,6 +229,7 @@ static void do_spawn(struct front *f)
     buf_clear(&hosts);
     kv_destroy(f->kv);
     f->kv = kv_create(f->place.nodes, f->place.world, &out, f);
+    front_logs_attempt(f);
     front_send_spawn(f, MSG_SPAWN);
     if (!f->restarts)
         front_grant(f);
@@ -505,6 +506,7 @@ static void front_clear(struct front *f)
     buf_clear(&f->frame);
     free(f->rank_host);
     free(f->rank_log);
+    front_logs_clear(f);
     free(f->run_dir);
     free(f->node);
     for (m = 0; m < f->place.world; m++)

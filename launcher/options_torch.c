@@ -22,7 +22,7 @@ const struct option_row options_torch_rows[] = {
     WORD("rdzv-conf", 0, "KEY=VALUE,...", "join_timeout is --connect-timeout; what is for torchrun's store is refused"),
     WORD("role", 0, "NAME", "ROLE_NAME (default \"default\")"),
     WORD("local-addr", 0, "ADDRESS", "MASTER_ADDR of a launch on one host"),
-    WORD("log-dir", 0, "DIR", "write output to DIR/ID/attempt_N/RANK/stdout.log and stderr.log too"),
+    WORD("log-dir", 0, "DIR", "write output to DIR/ID_*/attempt_N/RANK/stdout.log and stderr.log too"),
     WORD("tee", 't', "WHICH", "to files and here: 1 stdout, 2 stderr, 3 both; LOCAL_RANK:WHICH,... for some ranks"),
     WORD("redirects", 'r', "WHICH", "to files and not here; the same form"),
     WORD("local-ranks-filter", 0, "LIST", "show only these local ranks, for example 0,2-3"),

@@ -204,7 +204,7 @@ static int make_log_dir(const char *path, struct err *err)
 
 int front_make_run_dir(struct front *f, struct err *err)
 {
-    if (f->o->log_dir && make_log_dir(f->o->log_dir, err))
+    if ((f->o->log_dir && make_log_dir(f->o->log_dir, err)) || front_logs_open(f, err))
         return -1;
     if (f->run_dir) {
         if (rundir_make(f->run_dir, f->task->job.resume != NULL, err) || write_job_json(f, err) ||

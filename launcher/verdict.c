@@ -161,8 +161,13 @@ static int print_blame(struct front *f)
     if (f->restarts)
         buf_addf(&text, "; it had been started again %d time%s", f->restarts, f->restarts == 1 ? "" : "s");
     log_error("%s", buf_str(&text));
-    if (cause(f)->rank >= 0)
+    buf_reset(&text);
+    if (cause(f)->rank >= 0) {
         print_tail(f, cause(f)->rank);
+        front_logs_where(f, cause(f)->rank, &text);
+    }
+    if (text.len)
+        log_error("its output is in %s", text.data);
     buf_clear(&text);
     return status;
 }

@@ -1,2 +1,2 @@
-# Words of other launchers: restarts.
-libfront_a_SOURCES += launcher/restart.c
+# Words of other launchers: restarts, files of output.
+libfront_a_SOURCES += launcher/frontlogs.c launcher/restart.c

@@ -152,6 +152,34 @@ wait $pid
 is "a signal between two starts ends the job" $? 143
 ok "a signal between two starts: nothing is left" wait_for 5 nobody $mark
 
+# ---- files of output ----
+cat >talk.sh <<'X'
+echo "out $RANK"; echo "err $RANK" >&2
+X
+run --hosts local:2x2 --log-dir new/logs --rdzv-id a/b --prefix none sh talk.sh >out 2>err; rc=$?
+is "--log-dir: what was shown is shown still" "$rc $(sort out | tr '\n' ' ')" "0 out 0 out 1 out 2 out 3 "
+is "--log-dir: a file for each stream of each rank" \
+    "$(cd new/logs/a_b_*/attempt_0 && for f in */*; do echo "$f $(cat $f)"; done | sort | tr '\n' ',')" \
+    "0/stderr.log err 0,0/stdout.log out 0,1/stderr.log err 1,1/stdout.log out 1,2/stderr.log err 2,2/stdout.log out 2,3/stderr.log err 3,3/stdout.log out 3,"
+is "--log-dir: for the user's eyes only" "$(stat -c %a new/logs/a_b_*/attempt_0/0/stdout.log)" 600
+run --hosts local:2x2 --log-dir l2 -r 0:1,1:3 -t 1:2 --prefix none sh talk.sh >out 2>err
+is "-r and -t by local rank: stdout that is shown" "$(sort out | tr '\n' ' ')" ""
+is "-r and -t by local rank: stderr that is shown" "$(grep -v ds-launch err | sort | tr '\n' ' ')" "err 0 err 1 err 2 err 3 "
+is "-r and -t by local rank: the files" "$(cd l2/*/attempt_0 && ls */* | tr '\n' ' ')" \
+    "0/stdout.log 1/stderr.log 1/stdout.log 2/stdout.log 3/stderr.log 3/stdout.log "
+TMPDIR=$here run --hosts local:1 --redirects 3 sh -c 'echo hello; exit 3' >out 2>err
+is "--redirects without --log-dir: nothing is shown" "$(cat out)" ""
+like "--redirects without --log-dir: a line says where" "$(cat err)" "its output is in $here/ds-launch_"
+is "--redirects without --log-dir: the file" "$(cat ds-launch_*/attempt_0/0/stdout.log)" hello
+is "--local-ranks-filter" "$(run --hosts local:2x3 --local-ranks-filter 0,2 --prefix none sh talk.sh 2>/dev/null | sort | tr '\n' ' ')" "out 0 out 2 out 3 out 5 "
+run --hosts local:1x2 --max-restarts 1 --log-dir l3 sh -c 'echo $TORCHELASTIC_RESTART_COUNT; exit $((1 - TORCHELASTIC_RESTART_COUNT))' >out 2>err
+is "a folder for each attempt" "$(cat l3/*/attempt_0/0/stdout.log l3/*/attempt_1/1/stdout.log | tr '\n' ' ')" "0 1 "
+run --hosts local:1x2 --redirects 1 --log-dir l4 --enable_each_rank_log l5 sh -c 'seq 1 300000; seq 1 300000 >&2' >out 2>err
+is "many lines into files: none is lost, and credit comes back" \
+    "$(wc -l <out | tr -d ' ') $(grep -vc ds-launch err) $(cat l4/*/*/*/stdout.log | wc -l | tr -d ' ') $(cat l5/* | wc -l | tr -d ' ')" "0 600000 600000 1200000"
+out=$(run --hosts local:1 --log-dir talk.sh/x touch started 2>&1); rc=$?
+is "--log-dir that can't be made: status, nothing is started" "$rc $(ls started 2>/dev/null)" "2 "
+
 # ---- --save_pid ----
 DS_TEST_MARK=$mark "$launch" --hosts local:1 --save_pid sh -c 'sleep 0.3' </dev/null &
 pid=$!
