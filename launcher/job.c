@@ -13,6 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define LINK_MS 300 /* a spawner whose time is up tells more than that */
 #define CHECK_MS 120000
 #define SPAWN_MS 60000
 #define JUDGE_MS 300
@@ -321,7 +322,7 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
     uv_timer_stop(&f->timer);
     switch (s) {
     case JOB_CONNECTING:
-        after(f, f->task->connect_timeout_ms);
+        after(f, f->task->connect_timeout_ms + LINK_MS);
         do_connect(f);
         break;
     case JOB_CHECKING:

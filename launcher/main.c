@@ -42,8 +42,11 @@ struct run {
 static int work(void *arg, int signals)
 {
     struct run *r = arg;
+    struct options o = *r->o;
 
-    return front_run(r->o, &r->task, &r->hosts, r->ops, signals);
+    o.connect_timeout_ms = r->task.connect_timeout_ms; /* of the job file too: spawners see options only */
+    o.ping_limit_ms = r->task.ping_limit_ms;
+    return front_run(&o, &r->task, &r->hosts, r->ops, signals);
 }
 
 static int run(const struct options *o)

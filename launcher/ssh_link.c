@@ -4,7 +4,11 @@
  * that may pass leads to PAUSE and back to QUEUE, any other to DOWN. Bastions are links too, made on
  * demand, one per distinct way, shared by every host behind it, and kept to the end of the pool.
  *
- * Invariants: placed == 1 exactly in DIAL and WIRE; a link's memory goes when its timer is closed. */
+ * A host that does not even answer to TCP keeps its place for a moment only, so that many dead hosts don't hold up
+ * the others.
+ *
+ * Invariants: placed == 1 exactly in WIRE, and in DIAL up to SLOW_DIAL_MS; a link's memory goes when its timer is
+ * closed. */
 #include "launcher/ssh_link.h"
 
 #include "engine/base/clock.h"
@@ -19,6 +23,7 @@
 #define MAX_HOPS 8
 #define PAUSE_MIN_MS 100
 #define PAUSE_MAX_MS 3000
+#define SLOW_DIAL_MS 1000
 
 enum link_state { LINK_VIA, LINK_QUEUE, LINK_DIAL, LINK_WIRE, LINK_PAUSE, LINK_UP, LINK_DOWN };
 
@@ -100,6 +105,18 @@ static int64_t left_ms(const struct ssh_link *l)
     return left > 0 ? left : 0;
 }
 
+static void take_place(struct ssh_link *l)
+{
+    l->pool->placed += !l->placed;
+    l->placed = 1;
+}
+
+static void leave_place(struct ssh_link *l)
+{
+    l->pool->placed -= l->placed;
+    l->placed = 0;
+}
+
 /* Gives places to the links that wait longest. */
 static void serve_queue(struct ssh_pool *p)
 {
@@ -109,8 +126,7 @@ static void serve_queue(struct ssh_pool *p)
         if (!p->queue)
             p->queue_end = &p->queue;
         l->next = NULL;
-        l->placed = 1;
-        p->placed++;
+        take_place(l);
         link_try(l);
     }
 }
@@ -134,12 +150,6 @@ static void dequeue(struct ssh_link *l)
     *at = l->next;
     if (!*at)
         l->pool->queue_end = at;
-}
-
-static void leave_place(struct ssh_link *l)
-{
-    l->pool->placed -= l->placed;
-    l->placed = 0;
 }
 
 static void drop_attempt(struct ssh_link *l)
@@ -231,6 +241,12 @@ static void on_timer(uv_timer_t *t)
         serve_queue(l->pool);
         return;
     }
+    if (l->state == LINK_DIAL && l->placed && left_ms(l)) {
+        uv_timer_start(&l->timer, on_timer, (uint64_t)left_ms(l), 0);
+        leave_place(l);
+        serve_queue(l->pool);
+        return;
+    }
     err_set(&e, ERR_NODE, "%s: %s port %d does not answer%s within %d s%s%s", l->target.name,
             l->target.host, l->target.port, l->state == LINK_WIRE ? " in SSH" : "", (int)(ssh_pool_timeout_ms(l->pool) / 1000),
             l->last.code ? "; before that: " : "", l->last.text);
@@ -257,8 +273,7 @@ static void link_reorder(struct ssh_link *l)
 {
     l->reordered = 2;
     drop_attempt(l);
-    l->placed = 1;
-    l->pool->placed++;
+    take_place(l);
     link_try(l);
 }
 
@@ -305,6 +320,8 @@ static void on_socket(void *ctx, int fd, const struct err *why)
         return;
     }
     l->state = LINK_WIRE;
+    take_place(l);
+    uv_timer_start(&l->timer, on_timer, (uint64_t)left_ms(l), 0);
     if (ssh_wire_open(&l->wire, l->pool->loop, fd, &l->login, &events, l, &e))
         link_down(l, &e);
 }
@@ -321,7 +338,7 @@ static void link_try(struct ssh_link *l)
     if (!l->deadline_ms)
         l->deadline_ms = clock_ms() + ssh_pool_timeout_ms(l->pool);
     limit = left_ms(l);
-    uv_timer_start(&l->timer, on_timer, (uint64_t)limit, 0);
+    uv_timer_start(&l->timer, on_timer, (uint64_t)(limit < SLOW_DIAL_MS ? limit : SLOW_DIAL_MS), 0);
     if (l->target.attempt_ms > 0 && l->target.attempt_ms < limit)
         limit = l->target.attempt_ms;
     l->state = LINK_DIAL;

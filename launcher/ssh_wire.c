@@ -531,7 +531,10 @@ static void pump(struct ssh_wire *w)
 
 static void on_ready(uv_poll_t *p, int status, int events)
 {
-    pump(p->data);
+    struct ssh_wire *w = p->data;
+
+    w->watched = status < 0 ? 0 : w->watched; /* after an error libuv has stopped the handle */
+    pump(w);
 }
 
 static void on_idle(uv_idle_t *h)
@@ -563,14 +566,11 @@ int ssh_wire_open(struct ssh_wire **out, uv_loop_t *loop, int fd, const struct s
         (l->agent_socket && ssh_options_set(s, SSH_OPTIONS_IDENTITY_AGENT, l->agent_socket))) {
         err_set(err, ERR_NODE, "%s: libssh refuses the settings: %s", l->name,
                 s ? ssh_get_error(s) : "out of memory");
-        ssh_free(s);
-        close(fd);
-        free(w);
+        ssh_free(s), close(fd), free(w);
         return -1;
     }
     ssh_set_blocking(s, 0);
-    w->s = s, w->fd = fd, w->loop = loop, w->login = l, w->ev = *ev, w->ctx = ctx;
-    w->handles = 3;
+    w->s = s, w->fd = fd, w->loop = loop, w->login = l, w->ev = *ev, w->ctx = ctx, w->handles = 3;
     uv_poll_init(loop, &w->poll, fd);
     uv_idle_init(loop, &w->idle);
     uv_timer_init(loop, &w->timer);
