@@ -79,8 +79,8 @@ static const struct option_row rows[] = {
      "write the output of rank N to DIR/rank-N.log too"},
     {"prefix", 0, OPT_WORD, AT(prefix_style), 0, 0, "STYLE", "none|rank|host",
      "what stands in front of each line: none, rank ([3] ) or host (w1:3: )"},
-    {"log-level", 0, OPT_STR, AT(log_level), 0, 0, "LEVEL", NULL,
-     "debug, info, warning or error (default info)"},
+    {"log-level", 0, OPT_STR, AT(log_level), 0, 0, "debug|info|warning|error", NULL,
+     "how much is told (default info)"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "the same as --log-level error"},
     {"list", 0, OPT_FLAG, AT(list), 0, 0, NULL, NULL, "hosts: print one compressed list"},
     {"json", 0, OPT_FLAG, AT(json), 0, 0, NULL, NULL, "hosts, plan, ps: print JSON"},
@@ -203,7 +203,8 @@ static void help(struct buf *out)
         } else if (r->help) {
             if (r->letter)
                 buf_addf(&left, "-%c, ", r->letter);
-            buf_addf(&left, "--%s%s%s", r->name, r->arg ? " " : "", r->arg ? r->arg : "");
+            buf_addf(&left, "--%s%s%s", r->name, r->arg ? " " : "",
+                     r->kind == OPT_WORD ? r->extra : r->arg ? r->arg : "");
             buf_addf(out, left.len > 26 ? "  %s\n%30s%s\n" : "  %-26s%2s%s\n", buf_str(&left), "",
                      r->help);
         }

@@ -14,11 +14,11 @@
 const struct option_row options_torch_rows[] = {
     HEAD("Words of torchrun"),
     WORD("nnodes", 0, "N|MIN:MAX", "the first N hosts; MIN:MAX: up to MAX of them, at least MIN"),
-    WORD("nproc-per-node", 0, "N", "N ranks on every host; auto, gpu, cpu: as many as this machine has"),
+    WORD("nproc-per-node", 0, "N|auto|gpu|cpu", "N ranks on every host; auto, gpu, cpu: as many as this machine has"),
     WORD("standalone", 0, NULL, "this machine only, whatever hostfile there is"),
     WORD("max-restarts", 0, "N", "after a failure start all ranks again, up to N times (default 0)"),
     WORD("rdzv-id", 0, "ID", "TORCHELASTIC_RUN_ID; default: the job's id"),
-    WORD("rdzv-backend", 0, "NAME", "c10d or static, without effect; etcd is refused"),
+    WORD("rdzv-backend", 0, "c10d|static", "without effect; etcd is refused"),
     WORD("rdzv-conf", 0, "KEY=VALUE,...", "join_timeout is --connect-timeout; what is for torchrun's store is refused"),
     WORD("role", 0, "NAME", "ROLE_NAME (default \"default\")"),
     WORD("local-addr", 0, "ADDRESS", "MASTER_ADDR of a launch on one host"),

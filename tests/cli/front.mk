@@ -1,4 +1,4 @@
-FRONT_CLI_TESTS = tests/cli/front_words.t tests/cli/front_run.t tests/cli/torchrun.t tests/cli/front_job.t \
+FRONT_CLI_TESTS = tests/cli/front_words.t tests/cli/front_run.t tests/cli/torchrun.t tests/cli/completion.t tests/cli/front_job.t \
 	tests/cli/front_bind.t tests/cli/ports.t tests/cli/private.t tests/cli/traps.t
 FRONT_CLI_TESTS += tests/cli/sim.t
 TESTS += $(FRONT_CLI_TESTS)
