@@ -1,6 +1,7 @@
 #!/bin/sh
 # Every job file of templates/ trains: its own settings, but for the size of the work, on a text of this test.
 . "$top_srcdir/tests/cli/taplib.sh"
+export DS_TEMPLATES=$top_srcdir/templates # wherever the build is
 cd "$here" || exit 99
 awk 'BEGIN { for (i = 0; i < 400; i++) print i ". the quick brown fox jumps over the lazy dog" }' >t.txt
 steps() { sed -n 's/.*"step":\([0-9]*\),.*"loss":\([0-9.]*\),.*/\1 \2/p' run/metrics.jsonl; }
