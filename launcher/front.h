@@ -95,6 +95,7 @@ struct front {
     char *logs;                  /* their folder */
     struct sink *events, *metrics;
     struct progress progress;
+    int bar_fd;                  /* the terminal for ranks' progress bars */
     int live;                    /* a live line is drawn on stderr */
     int64_t live_ms;             /* when it was drawn last */
     char *run_dir;               /* absolute; NULL: none */

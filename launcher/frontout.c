@@ -14,10 +14,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define CREDIT_POOL (32u << 20) /* bytes of output under way from all nodes together */
+#define CREDIT_POOL (16u << 20) /* bytes of output under way from all nodes together */
 #define CREDIT_MAX (1u << 20)   /* from one node */
 #define LIVE_MS 100 /* between two looks of the live line */
-#define CREDIT_MIN (16u << 10)
+#define CREDIT_MIN (4u << 10)
 
 static size_t credit_of(const struct front *f)
 {
@@ -87,35 +87,81 @@ static void files_broken(void *ctx, int fd)
 {
 }
 
-static void emit(void *ctx, int stream, const char *text, size_t n)
+static int columns(int fd)
+{
+    struct winsize w;
+
+    return !ioctl(fd, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col - 1 : 79;
+}
+
+static void emit(void *ctx, int stream, struct buf *text)
 {
     struct front *f = ctx;
 
-    writer_put(f->term, f->out[stream], text, n, -1, 0);
+    writer_give(f->term, f->out[stream], text, -1, 0);
 }
 
-static enum output_prefix prefix_of(const struct front *f)
+/* At most so many columns of a line; letters of several bytes and colours count as what is seen. */
+static size_t cut_columns(const char *line, int columns)
 {
-    const char *s = f->o->prefix_style;
+    size_t i = 0;
 
-    if (!s)
-        return f->place.world > 1 ? PREFIX_RANK : PREFIX_NONE;
-    return !strcmp(s, "none") ? PREFIX_NONE : !strcmp(s, "rank") ? PREFIX_RANK : PREFIX_HOST;
+    while (line[i] && columns > 0) {
+        if (line[i] == '\033') {
+            i += strcspn(line + i, "m") + 1;
+            continue;
+        }
+        for (i++; ((unsigned char)line[i] & 0xc0) == 0x80; i++)
+            ;
+        columns--;
+    }
+    return i;
+}
+
+/* A rank's progress bar, where no engine's progress line stands. */
+static void show_bar(void *ctx, const char *line)
+{
+    struct front *f = ctx;
+    char *text = xstrndup(line, cut_columns(line, columns(f->bar_fd)));
+
+    writer_status(f->term, f->bar_fd, text);
+    free(text);
+}
+
+static struct output_style style_of(struct front *f)
+{
+    int terminal = isatty(STDOUT_FILENO);
+    struct output_style s = {.prefix = f->place.world > 1 ? PREFIX_RANK : PREFIX_NONE,
+                             .fold = f->o->fold,
+                             .wall = clock_wall,
+                             .emit = emit,
+                             .ctx = f};
+
+    if (f->o->prefix_style)
+        s.prefix = output_prefix_parse(f->o->prefix_style);
+    s.color = output_wants_color(f->o->color, getenv("NO_COLOR"), getenv("CLICOLOR"), getenv("CLICOLOR_FORCE"),
+                                 terminal);
+    f->bar_fd = terminal ? STDOUT_FILENO : isatty(STDERR_FILENO) ? STDERR_FILENO : -1;
+    if (f->bar_fd >= 0 && !f->live)
+        s.live = show_bar;
+    return s;
 }
 
 int front_output_open(struct front *f)
 {
     static const struct writer_events events = {term_done, term_broken};
+    struct output_style style;
     int r;
 
     f->rank_host = xcalloc((size_t)f->place.world, sizeof *f->rank_host);
     for (r = 0; r < f->place.world; r++)
         f->rank_host[r] = f->hosts->host[f->place.rank[r].node].name;
-    f->output = output_create(f->place.world, prefix_of(f), f->rank_host, emit, f);
+    f->live = f->task->engine && isatty(STDERR_FILENO) && !f->o->quiet;
+    style = style_of(f);
+    f->output = output_create(f->place.world, &style, f->rank_host);
     f->term = writer_create(&f->loop, f->place.nodes, &events, f);
     f->out[1] = writer_fd(f->term, STDOUT_FILENO);
     f->out[2] = writer_fd(f->term, STDERR_FILENO);
-    f->live = f->task->engine && isatty(STDERR_FILENO) && !f->o->quiet;
     return 0;
 }
 
@@ -215,13 +261,6 @@ void front_rank_event(struct front *f, int rank, const char *json, size_t n)
     buf_clear(&b);
 }
 
-static int columns(void)
-{
-    struct winsize w;
-
-    return !ioctl(STDERR_FILENO, TIOCGWINSZ, &w) && w.ws_col ? w.ws_col - 1 : 79;
-}
-
 void front_metric(struct front *f, int rank, const char *json, size_t n)
 {
     struct buf b = BUF_INIT;
@@ -250,7 +289,7 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
         buf_clear(&b);
         return;
     }
-    progress_line(&f->progress, f->place.nodes, f->live ? columns() : 0, &b);
+    progress_line(&f->progress, f->place.nodes, f->live ? columns(STDERR_FILENO) : 0, &b);
     if (f->live && f->progress.steps) {
         f->live_ms = now;
         writer_status(f->term, STDERR_FILENO, buf_str(&b));
@@ -263,13 +302,9 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
 
 void front_output_close(struct front *f)
 {
-    int r, k;
-
-    if (f->live)
-        writer_status(f->term, STDERR_FILENO, "");
-    for (r = 0; r < f->place.world; r++)
-        for (k = 1; k <= 2; k++)
-            output_feed(f->output, r, k, NULL, 0, 0);
+    if (f->live || f->bar_fd >= 0)
+        writer_status(f->term, f->live ? STDERR_FILENO : f->bar_fd, "");
+    output_flush(f->output);
     writer_flush(f->term, -1);
     if (f->files && writer_flush(f->files, 10000))
         log_warn("the log folder does not take its last lines; they are lost");

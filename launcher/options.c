@@ -8,6 +8,7 @@
 
 #include "engine/base/log.h"
 #include "engine/base/parse.h"
+#include "launcher/output.h"
 #include "launcher/options_table.h"
 
 #include <ctype.h>
@@ -77,8 +78,10 @@ static const struct option_row rows[] = {
      "run folder of a job; default: ds-runs/NAME-TIME"},
     {"enable-each-rank-log", 0, OPT_STR, AT(log_dir), 0, 0, "DIR", NULL,
      "write the output of rank N to DIR/rank-N.log too"},
-    {"prefix", 0, OPT_WORD, AT(prefix_style), 0, 0, "STYLE", "none|rank|host",
-     "what stands in front of each line: none, rank ([3] ) or host (w1:3: )"},
+    {"prefix", 0, OPT_STR, AT(prefix_style), 0, 0, "none|rank|host:rank|time", NULL,
+     "in front of each line: none, rank ([3]), host:rank (w1:3:), time; with commas several"},
+    {"fold", 0, OPT_FLAG, AT(fold), 0, 0, NULL, NULL, "equal lines of several ranks once: [0-31] text"},
+    {"color", 0, OPT_WORD, AT(color), 0, 0, "WHEN", "auto|always|never", "colour prefixes; auto: on a terminal"},
     {"log-level", 0, OPT_STR, AT(log_level), 0, 0, "debug|info|warning|error", NULL,
      "how much is told (default info)"},
     {"quiet", 'q', OPT_FLAG, AT(quiet), 0, 0, NULL, NULL, "the same as --log-level error"},
@@ -404,6 +407,9 @@ static int check(const struct options *o, struct err *err)
                        "one of them", o->bind_to);
     if (o->module && o->no_python)
         return err_set(err, ERR_INPUT, "--module and --no_python exclude each other");
+    if (o->prefix_style && output_prefix_parse(o->prefix_style) < 0)
+        return err_set(err, ERR_INPUT, "--prefix %s: give none, or rank, host:rank and time with commas between",
+                       o->prefix_style);
     if (o->log_level && log_level_parse(o->log_level, &level))
         return err_set(err, ERR_INPUT, "--log-level %s: give debug, info, warning or error",
                        o->log_level);
@@ -492,7 +498,7 @@ void options_clear(struct options *o)
 {
     char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
                         &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
-                        &o->interface, &o->prefix_style, &o->log_dir, &o->run_dir, &o->log_level,
+                        &o->interface, &o->prefix_style, &o->color, &o->log_dir, &o->run_dir, &o->log_level,
                         &o->deepspeed_config, &o->venv_script, &o->signal, &o->bind_to, &o->bind_core_list,
                         &o->topology};
     size_t i;

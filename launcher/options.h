@@ -43,7 +43,9 @@ struct options {
     char *bind_to, *bind_core_list; int bind_cores;
     char *topology; /* plan: the hosts look like this */
     /* output */
-    char *prefix_style; /* none, rank, host; NULL: not given */
+    char *prefix_style; /* see output_prefix_parse; NULL: not given */
+    char *color;        /* auto, always, never; NULL: not given */
+    int fold;
     char *log_dir, *run_dir;
     int quiet; char *log_level;
     int dry_run, save_pid;

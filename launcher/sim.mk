@@ -4,3 +4,5 @@ pkglibexec_PROGRAMS += ds-agent-sim
 # What simranks.c defines is not taken from the library: ranks.c, pump.c, check.c and reap.c stay out.
 ds_agent_sim_SOURCES = launcher/agent/sim.h launcher/agent/simmain.c launcher/agent/simranks.c
 ds_agent_sim_LDADD = libagent.a libmsg.a libdsbase.a $(UV_LIBS)
+# Output.
+libfront_a_SOURCES += launcher/fold.c launcher/fold.h

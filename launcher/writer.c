@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define JOIN_BYTES 16384 /* small pieces are joined up to this */
 #define FILES_OPEN 256 /* more files than this are opened for each write */
 
 struct sink {
@@ -34,7 +35,8 @@ struct chunk {
     struct sink *sink; /* NULL: a new live line */
     int node;
     size_t tag, n; /* tag: bytes to report; of a live line its descriptor */
-    char data[];
+    char *data;    /* owned, or behind the struct */
+    char room[];
 };
 
 struct writer {
@@ -44,7 +46,13 @@ struct writer {
     struct chunk *head, **tail;
     struct sink *sinks;
     int nodes, stop, busy, pipe_broke;
+    struct chunk *taken;   /* the thread's part of the queue */
     size_t pending, *done; /* [nodes] */
+    int *dirty, ndirty;    /* [nodes] those with something done */
+    struct {
+        int node;
+        size_t bytes;
+    } *told; /* [nodes] loop only */
     int files;             /* open, thread only */
     char *status;          /* the live line on the screen, thread only */
     int status_fd;         /* thread only */
@@ -131,25 +139,78 @@ static void write_file(struct writer *w, struct sink *s, const char *data, size_
     }
 }
 
-static void write_chunk(struct writer *w, struct chunk *c)
+static void new_status(struct writer *w, const struct chunk *c)
 {
+    erase_status(w);
+    free(w->status);
+    w->status = xstrndup(c->data, c->n);
+    w->status_fd = (int)c->tag;
+    draw_status(w);
+}
+
+static void write_to(struct writer *w, struct sink *s, const char *data, size_t n)
+{
+    if (s->path)
+        write_file(w, s, data, n);
+    else
+        write_terminal(w, s, data, n);
+}
+
+/* The chunks of one descriptor from c on, in one write where that saves calls. Returns the first behind them. */
+static struct chunk *write_some(struct writer *w, struct chunk *c)
+{
+    struct chunk *end;
+    size_t n = 0;
+
     if (!c->sink) {
-        erase_status(w);
-        free(w->status);
-        w->status = xstrndup(c->data, c->n);
-        w->status_fd = (int)c->tag;
-        draw_status(w);
-    } else if (c->sink->path) {
-        write_file(w, c->sink, c->data, c->n);
+        new_status(w, c);
+        return c->next;
+    }
+    for (end = c->next; end && end->sink == c->sink && n + c->n + end->n <= JOIN_BYTES; end = end->next)
+        n += end->n;
+    if (!n) {
+        write_to(w, c->sink, c->data, c->n);
     } else {
-        write_terminal(w, c->sink, c->data, c->n);
+        struct buf all = BUF_INIT;
+        struct sink *s = c->sink;
+
+        buf_reserve(&all, n + c->n);
+        for (; c != end; c = c->next)
+            buf_add(&all, c->data, c->n);
+        write_to(w, s, all.data, all.len);
+        buf_clear(&all);
+    }
+    return end;
+}
+
+static void chunk_free(struct chunk *c)
+{
+    if (c->data != c->room)
+        free(c->data);
+    free(c);
+}
+
+/* With the mutex held: these are written. */
+static void count_done(struct writer *w, struct chunk *end)
+{
+    while (w->taken != end) {
+        struct chunk *c = w->taken;
+
+        w->taken = c->next;
+        w->pending -= c->n;
+        if (c->node >= 0 && c->tag) {
+            if (!w->done[c->node])
+                w->dirty[w->ndirty++] = c->node;
+            w->done[c->node] += c->tag;
+        }
+        chunk_free(c);
     }
 }
 
 static void *run(void *arg)
 {
     struct writer *w = arg;
-    struct chunk *c;
+    struct chunk *end;
 
     pthread_mutex_lock(&w->mutex);
     for (;;) {
@@ -157,20 +218,19 @@ static void *run(void *arg)
             pthread_cond_wait(&w->more, &w->mutex);
         if (!w->head)
             break;
-        c = w->head;
-        w->head = c->next;
-        if (!w->head)
-            w->tail = &w->head;
+        w->taken = w->head;
+        w->head = NULL;
+        w->tail = &w->head;
         w->busy = 1;
-        pthread_mutex_unlock(&w->mutex);
-        write_chunk(w, c);
-        pthread_mutex_lock(&w->mutex);
+        while (w->taken) {
+            pthread_mutex_unlock(&w->mutex);
+            end = write_some(w, w->taken);
+            pthread_mutex_lock(&w->mutex);
+            count_done(w, end);
+            if (w->ndirty || w->pipe_broke >= 0)
+                uv_async_send(&w->async);
+        }
         w->busy = 0;
-        w->pending -= c->n;
-        if (c->node >= 0)
-            w->done[c->node] += c->tag;
-        free(c);
-        uv_async_send(&w->async);
         if (!w->head)
             pthread_cond_broadcast(&w->idle);
     }
@@ -181,22 +241,21 @@ static void *run(void *arg)
 static void on_async(uv_async_t *a)
 {
     struct writer *w = a->data;
-    int m, broke;
+    int broke, i, n;
 
-    for (m = 0; m < w->nodes; m++) {
-        size_t bytes;
-
-        pthread_mutex_lock(&w->mutex);
-        bytes = w->done[m];
-        w->done[m] = 0;
-        pthread_mutex_unlock(&w->mutex);
-        if (bytes)
-            w->events.done(w->ctx, m, bytes);
-    }
     pthread_mutex_lock(&w->mutex);
+    n = w->ndirty;
+    for (i = 0; i < n; i++) { /* nodes with something done, and how much: out of the thread's way */
+        w->told[i].node = w->dirty[i];
+        w->told[i].bytes = w->done[w->dirty[i]];
+        w->done[w->dirty[i]] = 0;
+    }
+    w->ndirty = 0;
     broke = w->pipe_broke;
     w->pipe_broke = -1;
     pthread_mutex_unlock(&w->mutex);
+    for (i = 0; i < n; i++)
+        w->events.done(w->ctx, w->told[i].node, w->told[i].bytes);
     if (broke >= 0)
         w->events.broken(w->ctx, broke);
 }
@@ -209,6 +268,8 @@ struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_eve
 
     w->nodes = nodes;
     w->done = xcalloc((size_t)nodes, sizeof *w->done);
+    w->dirty = xcalloc((size_t)nodes, sizeof *w->dirty);
+    w->told = xcalloc((size_t)nodes, sizeof *w->told);
     w->tail = &w->head;
     w->pipe_broke = -1;
     w->events = *events;
@@ -260,23 +321,46 @@ static void queue(struct writer *w, struct chunk *c)
     pthread_mutex_unlock(&w->mutex);
 }
 
-void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, int node,
-                size_t tag_bytes)
+static struct chunk *chunk_new(const void *data, size_t n)
 {
     struct chunk *c = xmalloc(sizeof *c + n);
 
-    *c = (struct chunk){.sink = s, .node = node, .tag = tag_bytes, .n = n};
+    *c = (struct chunk){.n = n};
+    c->data = c->room;
     if (n)
         memcpy(c->data, data, n);
+    return c;
+}
+
+void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, int node,
+                size_t tag_bytes)
+{
+    struct chunk *c = chunk_new(data, n);
+
+    c->sink = s;
+    c->node = node;
+    c->tag = tag_bytes;
+    queue(w, c);
+}
+
+void writer_give(struct writer *w, struct sink *s, struct buf *b, int node, size_t tag_bytes)
+{
+    struct chunk *c = chunk_new(NULL, 0);
+
+    c->n = b->len;
+    c->data = buf_detach(b);
+    c->sink = s;
+    c->node = node;
+    c->tag = tag_bytes;
     queue(w, c);
 }
 
 void writer_status(struct writer *w, int fd, const char *text)
 {
-    struct chunk *c = xmalloc(sizeof *c + strlen(text));
+    struct chunk *c = chunk_new(text, strlen(text));
 
-    *c = (struct chunk){.node = -1, .tag = (size_t)fd, .n = strlen(text)};
-    memcpy(c->data, text, c->n);
+    c->node = -1;
+    c->tag = (size_t)fd;
     queue(w, c);
 }
 
@@ -319,6 +403,8 @@ static void freed(uv_handle_t *h)
     }
     free(w->status);
     free(w->done);
+    free(w->dirty);
+    free(w->told);
     pthread_mutex_destroy(&w->mutex);
     pthread_cond_destroy(&w->more);
     pthread_cond_destroy(&w->idle);

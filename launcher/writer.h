@@ -3,6 +3,7 @@
 #ifndef DS_WRITER_H
 #define DS_WRITER_H
 
+#include "engine/base/buf.h"
 #include "engine/base/err.h"
 
 #include <stddef.h>
@@ -28,6 +29,8 @@ struct sink *writer_file(struct writer *w, const char *path);
 /* Queues a copy. tag_bytes are reported as done for node when these are written; node -1: not reported. */
 void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, int node,
                 size_t tag_bytes);
+/* The same without a copy: takes the buffer's memory, which is empty then. */
+void writer_give(struct writer *w, struct sink *s, struct buf *b, int node, size_t tag_bytes);
 /* The live line below all output of descriptor sinks (a terminal): "" takes it away. */
 void writer_status(struct writer *w, int fd, const char *text);
 /* Bytes queued and not yet written. */
