@@ -127,6 +127,23 @@ static void read_gpus(struct topo *t, const char *sys)
     free(folder);
 }
 
+char *topo_rdma(const char *sys, const char *interface)
+{
+    char *folder = xasprintf("%s/class/net/%s/device/infiniband", sys, interface), *found = NULL;
+    char *port = xasprintf("class/net/%s/dev_port", interface);
+    DIR *d = opendir(folder);
+    struct dirent *e;
+
+    while (d && !found && (e = readdir(d)))
+        if (e->d_name[0] != '.')
+            found = xasprintf("%s:%d", e->d_name, read_number(sys, port, 0) + 1);
+    if (d)
+        closedir(d);
+    free(folder);
+    free(port);
+    return found ? found : xstrdup("");
+}
+
 static int by_place(const void *a, const void *b)
 {
     const struct topo_cpu *x = a, *y = b;

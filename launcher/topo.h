@@ -30,6 +30,9 @@ int topo_allowed(uint8_t allowed[TOPO_CPUS]);
 void topo_sort(struct topo *t);
 void topo_clear(struct topo *t);
 
+/* The InfiniBand or RoCE device behind a network interface, as UCX names it ("mlx5_0:1"); "": none. Owned. */
+char *topo_rdma(const char *sys, const char *interface);
+
 void topo_put(struct buf *out, const struct topo *t);
 void topo_get(struct reader *r, struct topo *t); /* fails the reader when it is malformed */
 

@@ -90,27 +90,6 @@ static int prefix_of(const uint8_t *mask, int bytes)
     return bits;
 }
 
-/* The InfiniBand or RoCE device behind an interface. */
-static char *find_rdma(const char *name)
-{
-    char *path = xasprintf("/sys/class/net/%s/device/infiniband", name), *found = NULL;
-    DIR *d = opendir(path);
-    struct dirent *e;
-
-    while (d && !found && (e = readdir(d)))
-        if (e->d_name[0] != '.') {
-            char *port = xasprintf("/sys/class/net/%s/dev_port", name), *text = read_text(port);
-
-            found = xasprintf("%s:%d", e->d_name, atoi(text) + 1);
-            free(text);
-            free(port);
-        }
-    if (d)
-        closedir(d);
-    free(path);
-    return found ? found : xstrdup("");
-}
-
 static void add_iface(struct hello *h, const struct ifaddrs *a)
 {
     int v6 = a->ifa_addr->sa_family == AF_INET6;
@@ -131,7 +110,7 @@ static void add_iface(struct hello *h, const struct ifaddrs *a)
     f->address = xstrdup(text);
     f->prefix = a->ifa_netmask ? prefix_of(mask, v6 ? 16 : 4) : 0;
     f->loopback = (a->ifa_flags & IFF_LOOPBACK) != 0;
-    f->rdma = find_rdma(a->ifa_name);
+    f->rdma = topo_rdma("/sys", a->ifa_name);
 }
 
 /* Up, with an address that reaches beyond the link. */

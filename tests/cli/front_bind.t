@@ -11,6 +11,22 @@ show='echo $LOCAL_RANK $(awk "/^Cpus_allowed_list/ {print \$2}" /proc/self/statu
 
 is "one rank alone has all processors" "$(run --hosts local:1 sh -c "$show" | cut -d' ' -f2)" "$(mask)"
 is "under taskset the agent binds within its mask" "$(taskset -c "$one" $launch --hosts local:1 sh -c "$show")" "0 $one 1"
+# within a cgroup's cpuset, where one can be made
+set=
+if [ -w /sys/fs/cgroup/cpuset ]; then
+    set=/sys/fs/cgroup/cpuset/ds-test.$$
+    mkdir "$set" && echo 0 >"$set/cpuset.mems" && echo "$one" >"$set/cpuset.cpus" || set=
+elif grep -qw cpuset /sys/fs/cgroup/cgroup.subtree_control 2>/dev/null; then
+    set=/sys/fs/cgroup/ds-test.$$
+    mkdir "$set" 2>/dev/null && echo "$one" >"$set/cpuset.cpus" || set=
+fi
+if [ -n "$set" ]; then
+    is "within a cpuset the agent binds to what is in it" \
+        "$(sh -c 'echo $$ >"$1/cgroup.procs"; shift; exec "$@"' sh "$set" $launch --hosts local:1 sh -c "$show")" "0 $one 1"
+    for i in 1 2 3 4 5; do rmdir "$set" 2>/dev/null && break; sleep 0.2; done
+else
+    pass "within a cpuset: none can be made here # SKIP"
+fi
 is "--bind-core-list" "$(run --hosts local:1 --bind_core_list "$one" sh -c "$show")" "0 $one 1"
 is "--bind-to none" "$(run --hosts local:1 --bind-to none sh -c "$show" | cut -d' ' -f2)" "$(mask)"
 is "OMP_NUM_THREADS of the user stays" "$(OMP_NUM_THREADS=7 run --hosts local:1 --bind-to core sh -c 'echo $OMP_NUM_THREADS')" 7

@@ -67,6 +67,11 @@ static int make_machine(void **state)
         snprintf(text, sizeof text, "%d-%d,%d-%d", 4 * m, 4 * m + 3, 4 * m + 16, 4 * m + 19);
         put(text, "devices/system/node/node%d/cpulist", m);
     }
+    put("", "class/net/ib0/device/infiniband/mlx5_0/ports/1/state");
+    put("0", "class/net/ib0/dev_port");
+    put("", "class/net/ib1/device/infiniband/mlx5_1/ports/2/state");
+    put("1", "class/net/ib1/dev_port");
+    put("0", "class/net/eth0/dev_port");
     gpu("0000:07:00.0", "0x030200", "1");
     gpu("0000:0f:00.0", "0x030200", "0");
     gpu("0000:0f:00.1", "0x040300", "0"); /* its sound */
@@ -197,6 +202,19 @@ static void bare(void **state)
     topo_clear(&t);
 }
 
+static void rdma(void **state)
+{
+    static const char *const want[][2] = {{"ib0", "mlx5_0:1"}, {"ib1", "mlx5_1:2"}, {"eth0", ""}, {"nothing", ""}};
+    (void)state;
+
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        char *have = topo_rdma(sys_dir, want[i][0]);
+
+        assert_string_equal(have, want[i][1]);
+        free(have);
+    }
+}
+
 static void on_the_wire(void **state)
 {
     struct topo t = machine("0-31"), u;
@@ -259,7 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(cores),     cmocka_unit_test(lists), cmocka_unit_test(domains),
         cmocka_unit_test(more_ranks_than_cores), cmocka_unit_test(near_gpus), cmocka_unit_test(bare),
-        cmocka_unit_test(on_the_wire), cmocka_unit_test(peer)};
+        cmocka_unit_test(rdma), cmocka_unit_test(on_the_wire), cmocka_unit_test(peer)};
 
     return cmocka_run_group_tests_name("binding", tests, make_machine, drop_machine);
 }
