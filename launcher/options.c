@@ -60,7 +60,7 @@ static const struct option_row rows[] = {
     {"no-python", 0, OPT_FLAG, AT(no_python), 0, 0, NULL, NULL,
      "run a .py file as it is, not under python3"},
     {"no-local-rank", 0, OPT_FLAG, AT(no_local_rank), 0, 0, NULL, NULL,
-     "do not append --local_rank=N to the arguments of a Python program"},
+     "no --local_rank=N in front of the arguments of a Python program"},
     {"export", 0, OPT_LIST, AT(export), 0, 0, "NAME[=VALUE]", NULL,
      "carry this variable to the ranks too; 'PREFIX*' for many, NONE for none but these"},
     {"venv-script", 0, OPT_STR, AT(venv_script), 0, 0, "FILE", NULL,

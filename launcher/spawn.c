@@ -112,7 +112,7 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_i64(out, s->ping_limit_ms);
     put_i64(out, s->check_ms);
     put_u8(out, s->engine != 0);
-    put_u8(out, s->pass_local_rank != 0);
+    put_int(out, s->pass_local_rank);
     put_int(out, s->stdin_rank);
     put_strings(out, s->argv, s->argc);
     put_str(out, s->cwd);
@@ -178,6 +178,8 @@ static int spawn_check(const struct spawn *s, struct err *err)
                        s->world);
     if (s->argc < 1)
         return err_set(err, ERR_JOB_INTERNAL, "no program to start");
+    if (s->pass_local_rank < 0 || s->pass_local_rank > s->argc)
+        return err_set(err, ERR_JOB_INTERNAL, "--local_rank in place %d of %d", s->pass_local_rank, s->argc);
     if (s->nlate < 0 || s->nlate > s->nenv)
         return err_set(err, ERR_JOB_INTERNAL, "%d of %d variables", s->nlate, s->nenv);
     if (runs_check(s, err))
@@ -216,7 +218,7 @@ int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
     s->ping_limit_ms = get_i64(&r);
     s->check_ms = get_i64(&r);
     s->engine = get_u8(&r);
-    s->pass_local_rank = get_u8(&r);
+    s->pass_local_rank = get_int(&r);
     s->stdin_rank = get_int(&r);
     s->argv = get_strings(&r, &s->argc);
     s->cwd = get_str(&r);

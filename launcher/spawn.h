@@ -49,7 +49,7 @@ struct spawn {
     int64_t grace_ms, ping_limit_ms,
         check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
     int engine;   /* ranks get DS_AGENT_FD; 0: a foreign program */
-    int pass_local_rank; /* append --local_rank=N */
+    int pass_local_rank; /* --local_rank=N stands in front of this word of argv; 0: nowhere */
     int stdin_rank;      /* the rank that gets STDIN frames; -1: none. Others read /dev/null */
     char **argv;
     int argc;  /* argv[0] "": ds-rank of the same build, found by the agent */

@@ -85,7 +85,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.grace_ms = t->grace_ms;
     s.ping_limit_ms = t->ping_limit_ms;
     s.engine = t->engine;
-    s.pass_local_rank = t->python && !f->o->no_local_rank && !f->o->torch.used;
+    s.pass_local_rank = f->o->no_local_rank || f->o->torch.used ? 0 : t->python;
     s.stdin_rank = f->pump ? 0 : -1;
     s.argv = t->argv;
     s.argc = t->argc;

@@ -47,17 +47,18 @@ static int is_python(const char *program)
 
 static void make_program(struct task *t, const struct options *o)
 {
-    int i;
+    int i, python = o->module || (is_python(o->argv[0]) && !o->no_python);
 
-    t->python = o->module || (is_python(o->argv[0]) && !o->no_python);
     t->name = base_name(o->argv[0]);
-    if (t->python) {
+    if (python) {
         add_word(t, "python3");
         add_word(t, "-u");
         if (o->module)
             add_word(t, "-m");
     }
-    for (i = 0; i < o->argc; i++)
+    add_word(t, o->argv[0]);
+    t->python = python ? t->argc : 0;
+    for (i = 1; i < o->argc; i++)
         add_word(t, o->argv[i]);
 }
 
@@ -158,6 +159,9 @@ int task_make(struct task *t, const struct options *o, struct err *err)
         return err_set(err, ERR_INPUT_FILE, "the working directory cannot be told: %m; change to another");
     if (t->engine && make_job(t, o, err))
         return -1;
+    if (t->engine && o->torch.max_restarts)
+        return err_set(err, ERR_INPUT, "--max-restarts belongs to a program; a job goes on with --run-dir DIR --resume "
+                       "auto");
     if (!t->engine && o->set.n)
         return err_set(err, ERR_INPUT, "%s belongs to a job file, but %s is a program", o->set.row[0].where,
                        o->argv[0]);

@@ -17,7 +17,7 @@ struct task {
     struct settings settings;
     char *name;              /* of the run */
     char **argv; int argc;   /* what the agent starts */
-    int python;              /* a Python program: --local_rank, PYTHONPATH */
+    int python;              /* a Python program (PYTHONPATH): where its arguments begin in argv; 0: none */
     struct envlist env;
     char *venv;              /* of --venv_script, absolute; NULL: none */
     char *cwd;

@@ -192,10 +192,12 @@ static char **rank_argv(const struct spawn *s, int index)
     char **argv = xcalloc((size_t)s->argc + 2, sizeof *argv);
     int n = 0;
 
-    for (; n < s->argc; n++)
-        argv[n] = n || *s->argv[0] ? xstrdup(s->argv[n]) : node_rank_program();
-    if (s->pass_local_rank)
-        argv[n++] = xasprintf("--local_rank=%d", index);
+    for (int i = 0; i <= s->argc; i++) {
+        if (i && i == s->pass_local_rank)
+            argv[n++] = xasprintf("--local_rank=%d", index);
+        if (i < s->argc)
+            argv[n++] = i || *s->argv[0] ? xstrdup(s->argv[i]) : node_rank_program();
+    }
     return argv;
 }
 

@@ -40,7 +40,8 @@ second line'
 got=$(run --hosts local:1x2 --prefix none --no_local_rank args.py "$nasty" '' '--hosts' '$(date)' </dev/null 2>/dev/null)
 want=$(python3 -c 'import sys; print(repr(sys.argv[1:]))' "$nasty" '' '--hosts' '$(date)')
 is "arguments arrive byte for byte" "$got" "$want"
-is "--local_rank is appended for Python" "$(run --hosts local:1x2 --prefix none args.py </dev/null)" "['--local_rank=1']"
+is "--local_rank stands in front of a Python program's arguments" \
+    "$(run --hosts local:1x2 --prefix none args.py sub --x </dev/null)" "['--local_rank=1', 'sub', '--x']"
 like "a flag behind the program is warned about" "$(run --hosts local:1x1 true --hosts x </dev/null 2>&1)" "stands behind the program"
 got=$(NEW='x y=z"' run --hosts local:1x1 --export NEW --export 'EQ=a=b $c' --prefix none sh -c 'echo "$NEW|$EQ"' </dev/null)
 is "exported values arrive byte for byte" "$got" 'x y=z"|a=b $c'

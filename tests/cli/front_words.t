@@ -57,7 +57,24 @@ printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
 bad "words behind a job" "takes no arguments" --hosts local:1 j.ini more
 printf '[run]\nsteps = 3\n' >j.ini
 bad "a bad override" "run.steps" --hosts local:1 j.ini --set run.steps=many
+bad "--max-restarts for a job" "--resume auto" --hosts local:1 --max-restarts 2 j.ini
 bad "--set for a program" "belongs to a job file" --hosts local:1 --set run.steps=1 true
+# every flag of deepspeed and torchrun is known: it is taken, or refused with the reason
+unknown=
+for f in H=hf hostfile=hf i=w1 include=w1 e=w1 exclude=w1 num_nodes=1 num_gpus=1 num_accelerators=1 min_elastic_nodes=1 \
+    max_elastic_nodes=1 master_port=1 master_addr=h node_rank=0 launcher=pdsh launcher_args=x module no_python \
+    no_local_rank no_ssh no_ssh_check force_multi save_pid enable_each_rank_log=d autotuning=run elastic_training \
+    bind_cores_to_rank bind_core_list=0 ssh_port=1 venv_script=v log_level=critical q quiet \
+    nnodes=1 nproc-per-node=1 rdzv-backend=c10d rdzv-endpoint=h rdzv-id=x rdzv-conf=join_timeout=1 standalone \
+    max-restarts=1 monitor-interval=1 start-method=fork event-log-handler=x role=r m no-python run-path log-dir=d \
+    redirects=1 tee=1 r=1 t=1 local-ranks-filter=0 node-rank=0 master-addr=h master-port=1 local-addr=1 logs-specs=x \
+    numa-binding=node signals-to-handle=x virtual-local-rank use-env; do
+    case $f in ?=*) set -- "-${f%%=*}" "${f#*=}" ;; *=*) set -- "--${f%%=*}" "${f#*=}" ;; ?) set -- "-$f" ;; *) set -- "--$f" ;; esac
+    out=$($launch "$@" --version 2>&1) && continue
+    case $out in *"unknown option"* | "") unknown="$unknown $*" ;; esac
+done
+is "every flag of deepspeed and torchrun is known" "$unknown" ""
+
 printf 'oops\n' >.deepspeed_env
 bad "a bad line in .deepspeed_env" ".deepspeed_env:1" --hosts local:1 true
 is "nothing was left behind" "$(LC_ALL=C ls -A | tr "\n" " ")" ".deepspeed_env help hf j.ini "
