@@ -430,7 +430,8 @@ static void agent_down(void *ctx, const struct err *why)
 
 const struct channel_events agent_events = {agent_up, agent_data, agent_stderr, agent_down};
 
-/* Every second or more often: pings, and nodes that were silent for too long. */
+/* Pings, and nodes that were silent for too long. Each node's turn comes every second or more often, but not all at
+ * once: their answers would be a burst. */
 void front_tick(struct front *f)
 {
     int64_t now = clock_ms();
@@ -439,7 +440,8 @@ void front_tick(struct front *f)
     int m;
 
     put_u64(&echo, (uint64_t)clock_ns());
-    for (m = 0; m < f->place.nodes; m++) {
+    f->tick_part = (f->tick_part + 1) % PING_PARTS;
+    for (m = f->tick_part; m < f->place.nodes; m += PING_PARTS) {
         struct front_node *nd = &f->node[m];
 
         if (!nd->up || nd->down)

@@ -20,6 +20,7 @@
 #include "launcher/writer.h"
 
 #define PONG_BINS 128 /* cost.c */
+#define PING_PARTS 8  /* of the nodes; each tick is for one */
 
 struct front;
 
@@ -104,6 +105,7 @@ struct front {
     int64_t spent_ms[JOB_STATES];
     struct buf frame; /* being put together for one send */
     size_t bytes_to, bytes_from; /* frames to and from the agents */
+    int tick_part;
     unsigned pong[PONG_BINS];    /* how many pings were answered in which time */
     struct stdin_pump *pump;
     struct control *control; /* NULL: none could be had */

@@ -468,7 +468,7 @@ static void front_init(struct front *f)
     uv_timer_init(&f->loop, &f->tick);
     uv_timer_init(&f->loop, &f->partial);
     f->timer.data = f->tick.data = f->partial.data = f;
-    uv_timer_start(&f->tick, ticked, (uint64_t)tick, (uint64_t)tick);
+    uv_timer_start(&f->tick, ticked, (uint64_t)tick / PING_PARTS, (uint64_t)tick / PING_PARTS);
     uv_timer_start(&f->partial, partial_fired, 100, 100);
     uv_poll_init(&f->loop, &f->signals, f->signal_fd);
     f->signals.data = f;

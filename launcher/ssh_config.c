@@ -275,6 +275,39 @@ static int read_words(struct reader_state *s, const struct ssh_words *w, struct 
     return 0;
 }
 
+/* 1 when the line begins a block that may be this host's: a Match, or a Host that has a wildcard or holds the name. */
+static int may_begin(const char *host, const char *p, const char *stop)
+{
+    while (p < stop && strchr(" \t\f\r", *p))
+        p++;
+    if (p < stop && *p == '"') /* the keyword may stand in quotes */
+        return 1;
+    if (stop - p < 5 || ((*p | 32) != 'h' && (*p | 32) != 'm'))
+        return 0;
+    if (!strncasecmp(p, "match", 5))
+        return 1;
+    if (strncasecmp(p, "host", 4) || !strchr(" \t\f\r=\"", p[4]))
+        return 0;
+    for (const char *c = p; c < stop; c++)
+        if (*c == '*' || *c == '?' || *c == '!')
+            return 1;
+    return memmem(p, (size_t)(stop - p), host, strlen(host)) != NULL;
+}
+
+/* The next line of a block that is not this host's, skipped without a look inside; NULL at the end. */
+static const char *skim(struct reader_state *s, const char *text, const char *end)
+{
+    while (text < end) {
+        const char *nl = memchr(text, '\n', (size_t)(end - text));
+
+        if (may_begin(s->host, text, nl ? nl : end))
+            return text;
+        s->line++;
+        text = nl ? nl + 1 : end;
+    }
+    return NULL;
+}
+
 static int read_text(struct reader_state *s, const char *text, size_t len, struct err *err)
 {
     const char *end = text + len;
@@ -284,6 +317,8 @@ static int read_text(struct reader_state *s, const char *text, size_t len, struc
     if (memchr(text, 0, len))
         return err_set(err, ERR_INPUT_FILE, "%s: holds a NUL byte, so it is no text file", s->file);
     while (!rc && text < end) {
+        if (!s->active && s->c->skim && !(text = skim(s, text, end)))
+            break;
         const char *nl = memchr(text, '\n', (size_t)(end - text)), *stop = nl ? nl : end;
         char *line = xstrndup(text, (size_t)(stop - text));
         struct ssh_words w = {0};

@@ -27,6 +27,7 @@ struct ssh_config {
     struct ssh_words identity;  /* all of them, in order */
     struct ssh_words user_known_hosts, global_known_hosts;
     struct buf notes;           /* lines "FILE:LINE: ..." */
+    int skim;                   /* set by the caller: pass over blocks of other hosts without checking them */
 };
 
 void ssh_config_init(struct ssh_config *);

@@ -29,7 +29,7 @@ struct ssh_dial {
     uv_getaddrinfo_t lookup;
     uv_timer_t next, limit;
     char *host;
-    int port, refs, over;
+    int port, refs, over, looking;
     int64_t user_timeout_ms;
     struct {
         struct sockaddr_storage addr;
@@ -83,7 +83,8 @@ static void finish(struct ssh_dial *d)
     for (int i = 0; i < d->started; i++)
         if (d->try[i])
             end_try(d->try[i], 0);
-    uv_cancel((uv_req_t *)&d->lookup); /* may be running: then its callback sees over */
+    if (d->looking)
+        uv_cancel((uv_req_t *)&d->lookup); /* may be running: then its callback sees over */
     uv_close((uv_handle_t *)&d->next, on_timer_closed);
     uv_close((uv_handle_t *)&d->limit, on_timer_closed);
 }
@@ -223,6 +224,7 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
 {
     struct ssh_dial *d = req->data;
 
+    d->looking = 0;
     if (!d->over && status) {
         err_set(&d->why, ERR_NODE, "cannot resolve %s: %s", d->host, uv_strerror(status));
         fail(d);
@@ -232,6 +234,19 @@ static void on_resolved(uv_getaddrinfo_t *req, int status, struct addrinfo *list
     }
     uv_freeaddrinfo(list);
     unref(d);
+}
+
+/* An address needs no name service, nor a thread that asks it. */
+static int take_numeric(struct ssh_dial *d, const char *service, struct addrinfo hints)
+{
+    struct addrinfo *list;
+
+    hints.ai_flags |= AI_NUMERICHOST;
+    if (getaddrinfo(d->host, service, &hints, &list))
+        return 0;
+    sort_addresses(d, list);
+    freeaddrinfo(list);
+    return d->naddresses;
 }
 
 struct ssh_dial *ssh_dial_start(uv_loop_t *loop, const char *host, int port, enum ssh_family family,
@@ -252,7 +267,12 @@ struct ssh_dial *ssh_dial_start(uv_loop_t *loop, const char *host, int port, enu
     d->next.data = d->limit.data = d->lookup.data = d;
     uv_timer_start(&d->limit, on_limit, (uint64_t)(timeout_ms > 0 ? timeout_ms : 1), 0);
     snprintf(service, sizeof service, "%d", port);
-    if (uv_getaddrinfo(loop, &d->lookup, on_resolved, host, service, &hints)) {
+    d->looking = !take_numeric(d, service, hints);
+    if (!d->looking) {
+        d->refs--;
+        uv_timer_start(&d->next, on_next, 0, 0);
+    } else if (uv_getaddrinfo(loop, &d->lookup, on_resolved, host, service, &hints)) {
+        d->looking = 0;
         d->refs--; /* the name is too long or the like: said when the loop runs */
         err_set(&d->why, ERR_NODE, "cannot resolve %s: not a host name", host);
         uv_timer_start(&d->limit, on_limit, 0, 0);

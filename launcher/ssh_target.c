@@ -29,8 +29,9 @@ struct known_files { /* one list of known_hosts files, read */
 struct ssh_files {
     const struct options *options;
     char *home, *me;
-    struct text_file file[2];
-    int nfiles;
+    struct text_file file[2], *included;
+    int nfiles, nincluded, cap_included;
+    int checked; /* every block was read once: for one host, thousands of others need not do it again */
     struct known_files *known;
     int nknown, cap_known;
     char **note;
@@ -159,6 +160,11 @@ void ssh_files_destroy(struct ssh_files *f)
         free(f->file[i].path);
         buf_clear(&f->file[i].text);
     }
+    for (int i = 0; i < f->nincluded; i++) {
+        free(f->included[i].path);
+        buf_clear(&f->included[i].text);
+    }
+    free(f->included);
     for (int i = 0; i < f->nknown; i++) {
         free(f->known[i].list);
         free(f->known[i].first);
@@ -168,6 +174,24 @@ void ssh_files_destroy(struct ssh_files *f)
         free(f->note[i]);
     free(f->known), free(f->note), free(f->home), free(f->me);
     free(f);
+}
+
+/* A file that is included, from memory when it was before; NULL: err says why. */
+static const struct text_file *included(struct ssh_files *f, const char *path, int user, struct err *err)
+{
+    struct text_file t = {NULL, BUF_INIT, user};
+
+    for (int i = 0; i < f->nincluded; i++)
+        if (f->included[i].user == user && !strcmp(f->included[i].path, path))
+            return &f->included[i];
+    if ((user && check_owner(path, err)) || ssh_read_file(path, CONFIG_BYTES, &t.text, err)) {
+        buf_clear(&t.text);
+        return NULL;
+    }
+    t.path = xstrdup(path);
+    ARRAY_GROW(f->included, f->nincluded, f->cap_included);
+    f->included[f->nincluded] = t;
+    return &f->included[f->nincluded++];
 }
 
 /* Include: glob relative to ~/.ssh or /etc/ssh; a pattern that finds nothing is fine, as in OpenSSH. */
@@ -190,13 +214,10 @@ static int include(void *ctx, const char *pattern, int user,
         buf_addf(&path, "/etc/ssh/%s", pattern);
     if (!glob(path.data, 0, NULL, &g))
         for (size_t i = 0; i < g.gl_pathc && !rc; i++) {
-            struct buf text = BUF_INIT;
-            rc = user ? check_owner(g.gl_pathv[i], err) : 0;
-            if (!rc && !ssh_read_file(g.gl_pathv[i], CONFIG_BYTES, &text, err))
-                rc = text.len ? each(arg, g.gl_pathv[i], text.data, text.len, err) : 0;
-            else
-                rc = -1;
-            buf_clear(&text);
+            const struct text_file *t = included(f, g.gl_pathv[i], user, err);
+            struct buf text = t ? t->text : (struct buf)BUF_INIT; /* the array may move while it is read */
+
+            rc = !t ? -1 : text.len ? each(arg, g.gl_pathv[i], text.data, text.len, err) : 0;
         }
     globfree(&g);
     buf_clear(&path);
@@ -355,6 +376,8 @@ int ssh_files_target(struct ssh_files *f, const char *name, const char *user, in
 
     *t = (struct ssh_target){.name = xstrdup(name)};
     ssh_config_init(&c);
+    c.skim = f->checked;
+    f->checked = 1;
     for (int i = 0; i < f->nfiles && !rc; i++)
         if (f->file[i].text.len)
             rc = ssh_config_apply(&c, name, f->file[i].path, f->file[i].user, f->file[i].text.data,

@@ -1,5 +1,5 @@
 /* Any bytes as an ssh_config file. Laws: an error names the file; what was accepted has a sound port and
- * timeout, and its notes name the file. */
+ * timeout, its notes name the file, and passing over other hosts' blocks finds the same. */
 #include "launcher/ssh_config.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -44,17 +44,23 @@ static void check_parts(const struct ssh_config *c)
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
 {
-    struct ssh_config c;
+    struct ssh_config c, skimmed;
     struct err err = ERR_INIT;
 
     ssh_config_init(&c);
+    ssh_config_init(&skimmed);
+    skimmed.skim = 1;
     if (ssh_config_apply(&c, "n1", "F", 1, (const char *)data, n, NULL, &err)) {
         LAW(err.code == ERR_INPUT || err.code == ERR_INPUT_FILE);
         LAW(err.text[0] == 'F' && err.text[1] == ':');
     } else {
         check_config(&c);
         check_parts(&c);
+        LAW(!ssh_config_apply(&skimmed, "n1", "F", 1, (const char *)data, n, NULL, &err));
+        LAW(skimmed.port == c.port && skimmed.identity.n == c.identity.n);
+        LAW(!strcmp(buf_str(&skimmed.notes), buf_str(&c.notes)));
     }
     ssh_config_clear(&c);
+    ssh_config_clear(&skimmed);
     return 0;
 }

@@ -11,10 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define SAME(a, b) assert_string_equal((a) ? (a) : "", (b) ? (b) : "")
+
+/* Passing over the blocks of other hosts must not change what is found for this one. */
 static int apply(struct ssh_config *c, const char *host, const char *text, struct err *e)
 {
+    struct ssh_config skimmed;
+    int rc;
+
     ssh_config_init(c);
-    return ssh_config_apply(c, host, "cfg", 1, text, strlen(text), NULL, e);
+    rc = ssh_config_apply(c, host, "cfg", 1, text, strlen(text), NULL, e);
+    if (rc)
+        return rc;
+    ssh_config_init(&skimmed);
+    skimmed.skim = 1;
+    assert_int_equal(ssh_config_apply(&skimmed, host, "cfg", 1, text, strlen(text), NULL, e), 0);
+    SAME(skimmed.user, c->user);
+    SAME(skimmed.hostname, c->hostname);
+    SAME(skimmed.proxy_jump, c->proxy_jump);
+    assert_int_equal(skimmed.port, c->port);
+    assert_int_equal(skimmed.identity.n, c->identity.n);
+    SAME(buf_str(&skimmed.notes), buf_str(&c->notes));
+    ssh_config_clear(&skimmed);
+    return 0;
 }
 
 static void test_first_value_wins(void **state)
