@@ -12,6 +12,7 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CREDIT_POOL (16u << 20) /* bytes of output under way from all nodes together */
@@ -177,7 +178,9 @@ static struct sink *file_in(struct front *f, const char *folder, const char *nam
 void front_output_logs(struct front *f)
 {
     static const struct writer_events events = {files_done, files_broken};
-    char *logs = f->o->log_dir ? xstrdup(f->o->log_dir) : NULL, name[64];
+    char *logs = f->o->log_dir ? xstrdup(f->o->log_dir) : NULL, name[64], when[32];
+    time_t now = (time_t)f->began_wall;
+    struct tm tm;
     int r;
 
     if (!logs && f->run_dir_made)
@@ -185,9 +188,13 @@ void front_output_logs(struct front *f)
     if (!logs && !f->stream_log)
         return;
     f->files = writer_create(&f->loop, f->place.nodes, &events, f);
+    strftime(when, sizeof when, "%Y%m%d%H%M%S", localtime_r(&now, &tm));
     f->rank_log = logs ? xcalloc((size_t)f->place.world, sizeof *f->rank_log) : NULL;
     for (r = 0; logs && r < f->place.world; r++) {
-        snprintf(name, sizeof name, "rank-%d.log", r);
+        if (f->o->log_dir) /* as deepspeed names them: the folder is of many runs */
+            snprintf(name, sizeof name, "%s_rank%d.log", when, r);
+        else
+            snprintf(name, sizeof name, "rank-%d.log", r);
         f->rank_log[r] = file_in(f, logs, name);
     }
     if (f->run_dir_made) {

@@ -77,7 +77,7 @@ static const struct option_row rows[] = {
     {"run-dir", 0, OPT_STR, AT(run_dir), 0, 0, "DIR", NULL,
      "run folder of a job; default: ds-runs/NAME-TIME"},
     {"enable-each-rank-log", 0, OPT_STR, AT(log_dir), 0, 0, "DIR", NULL,
-     "write the output of rank N to DIR/rank-N.log too"},
+     "write the output of rank N to DIR/TIME_rankN.log too"},
     {"prefix", 0, OPT_STR, AT(prefix_style), 0, 0, "none|rank|host:rank|time", NULL,
      "in front of each line: none, rank ([3]), host:rank (w1:3:), time; with commas several"},
     {"fold", 0, OPT_FLAG, AT(fold), 0, 0, NULL, NULL, "equal lines of several ranks once: [0-31] text"},

@@ -78,7 +78,7 @@ is "--prefix host" "$(run --hosts local:2x1 --prefix host echo hi </dev/null | s
 is "stderr stays stderr" "$(run --hosts local:1x2 sh -c 'echo e >&2' </dev/null 2>&1 >/dev/null | sort | tr '\n' ' ')" "[0] e [1] e "
 is "a lone program's output is untouched" "$(run --hosts local:1x1 printf 'a\nb' </dev/null | od -c)" "$(printf 'a\nb' | od -c)"
 run --hosts local:1x2 --enable_each_rank_log logs sh -c 'echo out$RANK; echo err$RANK >&2' </dev/null >/dev/null 2>&1
-is "a log for each rank" "$(sort logs/rank-0.log | tr '\n' ' ')$(sort logs/rank-1.log | tr '\n' ' ')" "err0 out0 err1 out1 "
+is "a log for each rank" "$(sort logs/2*_rank0.log | tr '\n' ' ')$(sort logs/2*_rank1.log | tr '\n' ' ')" "err0 out0 err1 out1 "
 run --hosts local:1x4 sh -c 'while :; do echo y; done' </dev/null 2>/dev/null | head -3 >/dev/null
 ok "a reader that leaves ends the job" wait_for 20 nobody $mark
 
