@@ -7,6 +7,7 @@
 
 #include <hwloc.h>
 
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -39,19 +40,41 @@ static void take_cpus(struct topo *t, hwloc_topology_t h)
     }
 }
 
+struct gpu {
+    unsigned long at; /* its bus address as a number */
+    int numa;
+};
+
+static int by_bus(const void *a, const void *b)
+{
+    const struct gpu *x = a, *y = b;
+
+    return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* In the order of their bus addresses, which is that of CUDA's numbers; hwloc goes by sockets. */
 static void take_gpus(struct topo *t, hwloc_topology_t h)
 {
     hwloc_obj_t pci = NULL;
+    struct gpu *gpu = NULL;
+    int n = 0;
 
     while ((pci = hwloc_get_next_pcidev(h, pci))) {
+        const struct hwloc_pcidev_attr_s *p = &pci->attr->pcidev;
         hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(h, pci);
-        int class = pci->attr->pcidev.class_id;
 
-        if (pci->attr->pcidev.vendor_id != 0x10de || (class != 0x0300 && class != 0x0302))
+        if (p->vendor_id != 0x10de || (p->class_id != 0x0300 && p->class_id != 0x0302))
             continue;
-        t->gpu_numa = xrealloc(t->gpu_numa, (size_t)(t->ngpus + 1) * sizeof *t->gpu_numa);
-        t->gpu_numa[t->ngpus++] = near && near->nodeset ? first_of(near->nodeset) : -1;
+        gpu = xrealloc(gpu, (size_t)(n + 1) * sizeof *gpu);
+        gpu[n++] = (struct gpu){(unsigned long)p->domain << 16 | (unsigned long)p->bus << 8 | p->dev << 3 | p->func,
+                                near && near->nodeset ? first_of(near->nodeset) : -1};
     }
+    if (n)
+        qsort(gpu, (size_t)n, sizeof *gpu, by_bus);
+    t->gpu_numa = xcalloc((size_t)n + 1, sizeof *t->gpu_numa);
+    for (; t->ngpus < n; t->ngpus++)
+        t->gpu_numa[t->ngpus] = gpu[t->ngpus].numa;
+    free(gpu);
 }
 
 int topo_hwloc(struct topo *t, const char *what, struct err *err)

@@ -2,4 +2,4 @@ FRONT_CLI_TESTS = tests/cli/front_words.t tests/cli/front_run.t tests/cli/torchr
 	tests/cli/front_bind.t tests/cli/ports.t tests/cli/private.t tests/cli/traps.t
 FRONT_CLI_TESTS += tests/cli/sim.t
 TESTS += $(FRONT_CLI_TESTS)
-EXTRA_DIST += $(FRONT_CLI_TESTS) tests/cli/taplib.sh
+EXTRA_DIST += $(FRONT_CLI_TESTS) tests/cli/taplib.sh tests/cli/gpus.xml

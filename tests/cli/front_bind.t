@@ -72,6 +72,10 @@ b2 2-3 16-31"
     is "plan: NUMA nodes" "$(map --bind-to numa | head -3)" "a 0 0-7
 b1 0 0-7
 b1 2 16-23"
+    is "plan: a machine that lstopo wrote down, ranks near their GPUs" \
+        "$(run plan --topology "$top_srcdir/tests/cli/gpus.xml" --hosts a:2 prog | awk '$2 == "a" {print $1, $5, $6, $7}')" \
+        "0 0 1 2-3,6-7
+1 1 0 0-1,4-5"
     is "plan: what cannot be" "$(run plan --topology 'core:2 pu:1' --hosts a:3 --bind-to core prog)" \
         "ds-launch: a: 2 cores for 3 ranks: ask for fewer slots, or --bind-to numa, socket or none"
     bad "no topology" "lstopo" plan --topology nothing --hosts a
