@@ -15,7 +15,7 @@
 enum output_prefix { PREFIX_NONE = 0, PREFIX_RANK = 1, PREFIX_HOST = 2, PREFIX_TIME = 4 };
 
 #define OUTPUT_LINE_BYTES 16384 /* an unfinished line longer than this is given out at once */
-#define OUTPUT_PARTIAL_MS 200   /* an unfinished line older than this, too */
+#define OUTPUT_PARTIAL_MS 50    /* an unfinished line older than this, too: the agent waited for its rank before */
 #define OUTPUT_BAR_MS 1000      /* between two states of a progress bar */
 #define OUTPUT_TAIL_LINES 20
 

@@ -14,7 +14,8 @@
  * KILL, which ends all descendants.
  *
  * Credit: an agent begins with none; MSG_CREDIT adds to it; an OUTPUT frame uses up the bytes it
- * carries behind rank and stream. Lines may be cut anywhere. The other way round, MSG_WANT says how
+ * carries behind rank and stream, and may overdraw it by the end of a line. A frame holds whole lines, or part of one
+ * that is long or whose rank has paused within it. The other way round, MSG_WANT says how
  * many bytes of STDIN the rank's agent takes. */
 #ifndef DS_SPAWN_H
 #define DS_SPAWN_H

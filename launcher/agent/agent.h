@@ -42,6 +42,8 @@ struct stream {
     int which; /* 1 stdout, 2 stderr */
     int fd;    /* -1: ended */
     struct watch *watch;
+    struct buf tail;  /* read, and no end of line yet */
+    int64_t tail_ms;  /* when something was added to it */
 };
 
 struct rank {
@@ -92,6 +94,7 @@ void stream_close(struct stream *s);
 void stdin_open(struct rank *r, int fd);
 void stdin_close(struct rank *r);
 void pump_credit(struct agent *a); /* credit came: streams move again */
+void pump_tails(void *agent);      /* its tail_ticker */
 
 /* errfile.c. Its path, owned; NULL: none could be made. */
 char *errfile_open(struct rank *r);
@@ -159,7 +162,9 @@ struct agent {
     int cores;
     char **env; /* of the ranks before their own variables: the script's; NULL: environ */
     int port; /* that is held */
-    int64_t credit; /* bytes of OUTPUT that may be sent */
+    int64_t credit; /* bytes of OUTPUT that may be sent; below 0 by the end of a line */
+    int tails;      /* the ticker runs: a stream has one */
+    struct ticker *tail_ticker;
     int64_t ping_limit_ms, grace_ms;
     struct ladder {
         int step;      /* see worker.c */

@@ -1,19 +1,31 @@
-/* What flows between a rank's pipes and the channel. Invariant: at most agent->credit bytes of
- * OUTPUT leave; without credit no pipe is read (so a rank that writes waits, and our memory stays
- * flat). stdin is bounded by what MSG_WANT allowed. */
+/* What flows between a rank's pipes and the channel. Invariants: whole lines leave, or a line of more than LINE_BYTES
+ * in parts, or what a rank wrote before it paused; credit is overdrawn by the end of one line at most; without credit
+ * no pipe is read (so a rank that writes waits, and our memory stays flat). stdin is bounded by what MSG_WANT allowed. */
 #include "launcher/agent/agent.h"
+
+#include "engine/base/clock.h"
 
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE_BYTES 32768  /* of one stream at a time, so that streams take turns */
+#define PIECE_BYTES 65536  /* of one stream at a time, so that streams take turns */
+#define LINE_BYTES 16384   /* of a line that has no end yet */
+#define READ_MIN 4096      /* is read while there is credit at all */
+#define PAUSE_MS 200       /* without a word, and what stands there without an end is given out */
 #define STDIN_BYTES 65536u /* of stdin that may wait here */
 
 static void put_output(struct stream *s, const void *data, size_t n)
 {
     tell_output(s->rank->team, s->rank->number, s->which, data, n);
+}
+
+static void give_tail(struct stream *s)
+{
+    if (s->tail.len)
+        put_output(s, s->tail.data, s->tail.len);
+    buf_clear(&s->tail);
 }
 
 void stream_close(struct stream *s)
@@ -24,7 +36,34 @@ void stream_close(struct stream *s)
     s->watch = NULL;
     close(s->fd);
     s->fd = -1;
+    give_tail(s);
     put_output(s, NULL, 0);
+}
+
+/* Whole lines of data leave, the rest becomes the tail. */
+static void give_lines(struct stream *s, const char *data, size_t n)
+{
+    struct agent *a = s->rank->team->agent;
+    const char *nl = memrchr(data, '\n', n);
+    size_t whole = nl ? (size_t)(nl + 1 - data) : n > LINE_BYTES ? n : 0;
+
+    if (nl && a->credit < (int64_t)whole) { /* to the end of the line in which credit runs out */
+        nl = memchr(data + a->credit - 1, '\n', whole - (size_t)a->credit + 1);
+        whole = (size_t)(nl + 1 - data);
+    }
+    if (whole)
+        put_output(s, data, whole);
+    buf_reset(&s->tail);
+    if (whole == n) {
+        buf_clear(&s->tail);
+        return;
+    }
+    buf_add(&s->tail, data + whole, n - whole);
+    s->tail_ms = clock_ms();
+    if (!a->tails) {
+        a->tails = 1;
+        ticker_set(a->tail_ticker, PAUSE_MS, PAUSE_MS / 4);
+    }
 }
 
 /* One piece; 0 when there is nothing to move now. */
@@ -32,18 +71,50 @@ static int stream_piece(struct stream *s)
 {
     static char piece[PIECE_BYTES];
     int64_t credit = s->rank->team->agent->credit;
+    size_t have = s->tail.len, room = PIECE_BYTES - have;
     ssize_t n;
 
     if (s->fd < 0 || credit <= 0)
         return 0;
-    n = read(s->fd, piece, credit < PIECE_BYTES ? (size_t)credit : PIECE_BYTES);
+    if (credit < (int64_t)room)
+        room = credit > READ_MIN ? (size_t)credit : READ_MIN;
+    n = read(s->fd, piece + have, room);
     if (n < 0)
         return errno == EINTR;
-    if (n == 0)
+    if (n == 0) {
         stream_close(s);
-    else
-        put_output(s, piece, (size_t)n);
-    return n > 0;
+        return 0;
+    }
+    if (have)
+        memcpy(piece, s->tail.data, have);
+    give_lines(s, piece, have + (size_t)n);
+    return 1;
+}
+
+static int stream_has_data(const struct stream *s)
+{
+    struct pollfd p = {s->fd, POLLIN, 0};
+
+    return poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
+}
+
+/* Ranks that paused within a line: a prompt, a progress bar. */
+void pump_tails(void *ctx)
+{
+    struct agent *a = ctx;
+    int64_t now = clock_ms();
+
+    a->tails = 0;
+    for (struct team *t = a->team; t; t = t->next)
+        for (int i = 0; i < 2 * t->n; i++) {
+            struct stream *s = &t->rank[i / 2].out[i % 2];
+
+            if (s->tail.len && a->credit > 0 && now - s->tail_ms >= PAUSE_MS && !stream_has_data(s))
+                give_tail(s);
+            a->tails |= s->tail.len != 0;
+        }
+    if (!a->tails)
+        ticker_stop(a->tail_ticker);
 }
 
 static void stream_watch(struct stream *s)

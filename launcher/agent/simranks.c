@@ -121,8 +121,11 @@ static void rank_output(struct sim_rank *r)
     }
     n = r->out.len < PIECE_BYTES ? r->out.len : PIECE_BYTES;
     if (credit < (int64_t)n)
-        n = credit > 0 ? (size_t)credit : 0;
+        n = credit > LINE_BYTES ? (size_t)credit : credit > 0 && n > LINE_BYTES ? LINE_BYTES : credit > 0 ? n : 0;
     if (n) {
+        const char *nl = memrchr(r->out.data, '\n', n);
+
+        n = nl ? (size_t)(nl + 1 - r->out.data) : n; /* whole lines, as pump.c */
         tell_output(t, r->number, 1, r->out.data, n);
         buf_drop(&r->out, n);
         if (r->out.len || r->left)
@@ -406,6 +409,10 @@ void pump_credit(struct agent *a)
 {
     for (struct team *t = a->team; t; t = t->next)
         set_work((struct sim_team *)t);
+}
+
+void pump_tails(void *agent)
+{
 }
 
 int lift_fd(int fd)

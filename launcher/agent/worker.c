@@ -430,6 +430,7 @@ int agent_open(struct agent *a, struct loop *loop, int in, int out, struct err *
     a->ladder.ticker = ticker_create(loop, on_ladder, a);
     a->ping_ticker = ticker_create(loop, on_ping_ticker, a);
     a->end_ticker = ticker_create(loop, on_end_ticker, a);
+    a->tail_ticker = ticker_create(loop, pump_tails, a);
     ticker_set(a->ping_ticker, 250, 250);
     a->chan = chan_create(loop, in, out, &events, a, err);
     return a->chan ? 0 : err_prefix(err, "the channel (stdin and stdout must be pipes or sockets)");
@@ -450,6 +451,7 @@ void agent_close(struct agent *a)
     ticker_destroy(a->ladder.ticker);
     ticker_destroy(a->ping_ticker);
     ticker_destroy(a->end_ticker);
+    ticker_destroy(a->tail_ticker);
     buf_clear(&a->why);
 }
 

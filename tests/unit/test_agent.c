@@ -171,10 +171,10 @@ static void credit_holds_output(void **state)
     assert_int_equal(d.rank[0].out[1].len, 0);
     driver_u32(&d, MSG_CREDIT, 100001);
     driver_until(&d, driver_never, 300);
-    assert_int_equal(d.rank[0].out[1].len, 100001);
+    assert_int_equal(d.rank[0].out[1].len, 100002); /* to the end of the line */
     before = resident_kb(d.hello.pid);
     driver_until(&d, driver_never, 300);
-    assert_int_equal(d.rank[0].out[1].len, 100001);
+    assert_int_equal(d.rank[0].out[1].len, 100002);
     assert_in_range(resident_kb(d.hello.pid), 1, (uintmax_t)before + 64);
     driver_u64(&d, MSG_PING, 5); /* the channel lives on without credit */
     driver_u64(&d, MSG_KILL, 0);
