@@ -112,8 +112,8 @@ static void host_down(struct place_of *h)
 
     if (h->state == DOWN)
         return;
-    if (!h->exited && !h->why.code)
-        say(h, all->stop_signal ? 128 + all->stop_signal : NOT_REACHED, "its agent ended without a word");
+    if (!h->exited && !h->why.code && !all->stop_signal)
+        say(h, NOT_REACHED, "its agent ended without a word");
     h->state = DOWN;
     gather_end(all->gather, h->index, h->status, h->why.text);
     if (++all->down == all->n)

@@ -37,13 +37,13 @@ box() { "$here/box" "$@"; }
 launch() { # launch USER ARGS...: ds-launch on n0; prints into $out, status in $rc
     local user=$1
     shift
-    timeout 60 "$here/box" as "$user" 0 "$BOX/shared/bin/ds-launch" "$@" >"$out" 2>&1 </dev/null
+    timeout "${limit:-60}" "$here/box" as "$user" 0 env XDG_RUNTIME_DIR="$BOX/run/$user" "$BOX/shared/bin/ds-launch" "$@" >"$out" 2>&1 </dev/null
     rc=$?
 }
 hosts() { printf '%s\n' "$@" >"$BOX/shared/hosts"; } # one line of a hostfile each
 
-# Processes of ours on nodes I...: agents, and the rank program of these tests (sleep 7777).
-ours() { for i; do box ps "$i" 2>/dev/null | grep -E '[s]leep 7777|[/]agent-[0-9a-f]|[d]s-(agent|rank)' || :; done; }
+# Processes of ours on nodes I...: front ends, agents, ranks, and the rank program of these tests (sleep 7777).
+ours() { for i; do box ps "$i" 2>/dev/null | grep -E '[s]leep 7777|[/]agent-[0-9a-f]|[/]ds-(agent|rank|launch)' || :; done; }
 gone() { # gone NAME I...: within 10 s nothing of ours is left there
     local name=$1 n
     shift
@@ -51,6 +51,23 @@ gone() { # gone NAME I...: within 10 s nothing of ours is left there
     [ -z "$(ours "$@")" ]
     result $? "$name"
     ours "$@" | sed 's/^/# left: /'
+}
+# The control sockets of jobs of root and hpc: what a front end left that was killed goes when ps looks.
+sockets() {
+    for user in root hpc; do
+        timeout 20 "$here/box" as $user 0 env XDG_RUNTIME_DIR="$BOX/run/$user" "$BOX/shared/bin/ds-launch" ps >/dev/null 2>&1 </dev/null
+        find "$BOX/run/$user" -type s
+    done
+}
+# Connections over ssh that nodes I... still hold.
+linked() { for i; do box on "$i" ss -tnH state established '( sport = :22 or dport = :22 )' 2>/dev/null; done; }
+clean() { # clean NAME I...: within 10 s neither process nor socket of a job is left there
+    local name=$1 n
+    shift
+    for n in $(seq 100); do [ -z "$(ours "$@")$(linked "$@")" ] && break; sleep 0.1; done
+    [ -z "$(ours "$@")$(linked "$@")$(sockets)" ]
+    result $? "$name"
+    { ours "$@"; linked "$@"; sockets; } | sed 's/^/# left: /'
 }
 running() { # running I...: waits until a rank runs on each; 1: it did not come within 20 s
     local i n
@@ -63,7 +80,7 @@ pid_of() { box ps "$1" | awk -v re="$2" '$0 ~ re && !/awk/ {print $1; exit}'; } 
 background() { # background USER ARGS...: as launch, not waited for; see finish
     local user=$1
     shift
-    timeout 60 "$here/box" as "$user" 0 "$BOX/shared/bin/ds-launch" "$@" >"$out" 2>&1 </dev/null &
+    timeout "${limit:-60}" "$here/box" as "$user" 0 env XDG_RUNTIME_DIR="$BOX/run/$user" "$BOX/shared/bin/ds-launch" "$@" >"$out" 2>&1 </dev/null &
     job=$!
 }
 finish() { wait "$job"; rc=$?; }
@@ -79,7 +96,9 @@ up() { # up N: the box, with our programs in its shared folder
     export BOX=$work/box
     trap 'box down; rm -rf "$work"' EXIT
     box up "$1" >"$work/up" 2>&1 </dev/null || lacks "no box here: $(tail -1 "$work/up")"
-    mkdir "$BOX/shared/bin"
+    mkdir "$BOX/shared/bin" "$BOX/run"
+    install -d -m 700 "$BOX/run/root"
+    install -d -m 700 -o 2000 -g 2000 "$BOX/run/hpc"
     cp "$build/ds-launch" "$build/ds-agent" "$BOX/shared/bin/"
     : >"$out"
     unset SSH_AUTH_SOCK
