@@ -30,7 +30,7 @@
 struct cgroup {
     int dir;
     char *path;
-    int used, killed;
+    int used, killed, news;
 };
 
 /* The folder of our own group in the unified hierarchy; NULL: there is none. Owned. */
@@ -101,35 +101,49 @@ static int remove_within(const char *path, int ms)
     return 0;
 }
 
-static void sweep_one(const char *path)
+/* 1: processes were in it. */
+static int sweep_one(const char *path)
 {
     int dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
     struct stat st;
+    int found = 0;
 
     if (dir >= 0 && !fstat(dir, &st) && st.st_uid == geteuid() && !flock(dir, LOCK_EX | LOCK_NB) && rmdir(path) &&
         errno == EBUSY) {
         kill_all(dir);
-        fprintf(stderr, "ds-agent: an agent that was killed had left processes here; they are %s\n",
-                remove_within(path, REMOVE_MS) ? "killed and do not end yet" : "ended");
+        remove_within(path, REMOVE_MS);
+        found = 1;
     }
     if (dir >= 0)
         close(dir);
+    return found;
 }
 
-static void sweep(const char *folder)
+/* A cheap first look: a process that has the number in the name. In another container it may be anybody's, then the
+ * group is left to a later agent. */
+static int seems_alive(const char *name)
+{
+    int pid = atoi(name + sizeof PREFIX - 1);
+
+    return pid > 0 && (!kill(pid, 0) || errno == EPERM);
+}
+
+static int sweep(const char *folder)
 {
     DIR *d = opendir(folder);
     struct dirent *e;
+    int found = 0;
 
     while (d && (e = readdir(d)))
-        if (!strncmp(e->d_name, PREFIX, sizeof PREFIX - 1)) {
+        if (!strncmp(e->d_name, PREFIX, sizeof PREFIX - 1) && !seems_alive(e->d_name)) {
             char *path = xasprintf("%s/%s", folder, e->d_name);
 
-            sweep_one(path);
+            found |= sweep_one(path);
             free(path);
         }
     if (d)
         closedir(d);
+    return found;
 }
 
 /* Whether a process may be put into it: a group that nobody can enter is of no use. */
@@ -143,11 +157,11 @@ struct cgroup *cgroup_make(void)
     char *folder = own_folder(), *path;
     struct cgroup *c = NULL;
     struct stat st;
-    int dir;
+    int dir, found;
 
     if (!folder)
         return NULL;
-    sweep(folder);
+    found = sweep(folder);
     path = xasprintf("%s/" PREFIX "%d-%llx", folder, (int)getpid(), (unsigned long long)clock_ns());
     free(folder);
     if (mkdir(path, 0755)) {
@@ -158,7 +172,7 @@ struct cgroup *cgroup_make(void)
     /* between mkdir and lock another agent may have taken it for a dead one's */
     if (dir >= 0 && !flock(dir, LOCK_EX | LOCK_NB) && !stat(path, &st) && can_enter(dir)) {
         c = xcalloc(1, sizeof *c);
-        *c = (struct cgroup){dir, path, 0, 0};
+        *c = (struct cgroup){dir, path, 0, 0, found};
         return c;
     }
     rmdir(path);
@@ -205,6 +219,14 @@ void cgroup_kill(struct cgroup *c)
         return;
     c->killed = 1;
     kill_all(c->dir);
+}
+
+const char *cgroup_news(struct cgroup *c)
+{
+    if (!c || !c->news)
+        return NULL;
+    c->news = 0;
+    return "an agent that was killed had left processes here: they are ended";
 }
 
 void cgroup_remove(struct cgroup *c)

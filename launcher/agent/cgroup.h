@@ -14,6 +14,8 @@ struct cgroup *cgroup_make(void);
 pid_t cgroup_fork(struct cgroup *c);
 /* KILL to everything in it. NULL is fine, as below. */
 void cgroup_kill(struct cgroup *c);
+/* The sentence about what dead agents had left here, once; NULL: nothing, or it was said. */
+const char *cgroup_news(struct cgroup *c);
 /* Kills what is in it and takes it away. */
 void cgroup_remove(struct cgroup *c);
 

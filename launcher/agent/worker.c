@@ -344,10 +344,24 @@ static void on_credit(struct agent *a, const struct msg *m)
     pump_credit(a);
 }
 
+/* On stderr, where it is heard now that the channel is up. */
+static void say_news(struct agent *a)
+{
+    const char *news = cgroup_news(a->cgroup);
+    struct buf line = BUF_INIT;
+
+    if (news)
+        buf_addf(&line, "%s\n", news);
+    if (news && write(STDERR_FILENO, line.data, line.len) < 0)
+        a->status = 1;
+    buf_clear(&line);
+}
+
 static void on_msg(void *ctx, const struct msg *m)
 {
     struct agent *a = ctx;
 
+    say_news(a);
     switch (m->type) {
     case MSG_CHECK:
         on_check(a, m);
