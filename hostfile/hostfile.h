@@ -24,6 +24,7 @@ struct hosts {
 };
 
 void hosts_clear(struct hosts *);
+void hosts_drop(struct hosts *, int i); /* host i; those behind it move up */
 
 /* Parses hostfile text (grammar: ds-hostfile(5)). name is what errors call the file. All errors of
  * the file in one go: "FILE:LINE:COLUMN: what; remedy". */

@@ -7,14 +7,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void host_clear(struct host *host)
+{
+    free(host->name);
+    free(host->user);
+    free(host->slot);
+    free(host->device);
+}
+
+void hosts_drop(struct hosts *h, int i)
+{
+    host_clear(&h->host[i]);
+    memmove(&h->host[i], &h->host[i + 1], (size_t)(h->n - i - 1) * sizeof *h->host);
+    h->n--;
+}
+
 void hosts_clear(struct hosts *h)
 {
-    for (int i = 0; i < h->n; i++) {
-        free(h->host[i].name);
-        free(h->host[i].user);
-        free(h->host[i].slot);
-        free(h->host[i].device);
-    }
+    for (int i = 0; i < h->n; i++)
+        host_clear(&h->host[i]);
     free(h->host);
     free(h->source);
     *h = (struct hosts){0};

@@ -83,6 +83,7 @@ struct front {
     int nfailures, failures_cap;
     int stop_signal;   /* the user's; 0: none */
     int stops;
+    int late;          /* the time for hosts to answer was up */
     int waits_said;    /* how often the slow hosts were named */
     struct err trouble; /* what ended the job before a rank ran; ERR_OK: nothing */
     int bug;
@@ -112,7 +113,9 @@ struct front {
 };
 
 /* job.c */
-int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
+/* The exit status; FRONT_AGAIN: hosts were lost and taken out of hosts, and it is to be run again. */
+#define FRONT_AGAIN (-1)
+int front_run(const struct options *o, struct task *task, struct hosts *hosts,
               const struct spawner_ops *ops, int signals);
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n);
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
@@ -137,6 +140,10 @@ void front_try_clear(struct front *f);
 void front_all_exited(struct front *f); /* no rank is left that could run */
 void front_new_epoch(struct front *f);
 int front_held(struct front *f, int node, int port, struct err *err);
+
+/* shrink.c: --nnodes MIN:MAX */
+int front_may_shrink(const struct front *f); /* 1: enough hosts are left after some were lost */
+uint8_t *front_shrink(struct front *f);      /* says so; which hosts are lost, owned */
 
 /* spawning.c: what the agents get for CHECK and SPAWN; needs every hello. */
 int front_addresses(struct front *f, struct err *err);

@@ -32,6 +32,10 @@ static int make_base(struct front *f, struct err *err)
     const char *dir = f->o->torch.log_dir, *id = f->o->torch.run_id ? f->o->torch.run_id : f->task->job_id, *tmp;
     char *slash;
 
+    if (f->task->logs) {
+        f->logs = xstrdup(f->task->logs);
+        return 0;
+    }
     if (dir) {
         char *path = xasprintf("%s/", dir);
 

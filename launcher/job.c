@@ -140,6 +140,7 @@ static void timer_fired(uv_timer_t *t)
         uv_timer_start(t, timer_fired, REAP_MS, 0);
         return;
     }
+    f->late |= f->machine.state == JOB_CONNECTING;
     say_late(f);
     machine_post(&f->machine, f->machine.state == JOB_JUDGING && front_may_restart(f) ? EV_RESTART : EV_TIMER);
 }
@@ -232,15 +233,13 @@ static void do_spawn(struct front *f)
     f->kv = kv_create(f->place.nodes, f->place.world, &out, f);
     front_logs_attempt(f);
     front_send_spawn(f, MSG_SPAWN);
-    if (!f->restarts)
-        front_grant(f);
 }
 
 /* The user's signal goes to the programs as it is; the engine is asked to stop after its step. */
-static void do_end(struct front *f)
+static void do_end(struct front *f, int64_t grace_ms)
 {
     if (!f->stop_signal)
-        send_number(f, MSG_KILL, (uint64_t)f->task->grace_ms, 8);
+        send_number(f, MSG_KILL, (uint64_t)grace_ms, 8);
     else if (f->task->engine)
         send_number(f, MSG_STOP, 1 /* STOP_SIGNAL */, 4);
     else
@@ -315,6 +314,7 @@ static void do_finish(struct front *f)
 static void enter(void *ctx, enum job_state s, enum job_state old, enum job_event e, int64_t spent_ms)
 {
     struct front *f = ctx;
+    int64_t grace_ms;
 
     front_say(f, LOG_DEBUG, "%s -> %s (%s) after %lld ms", jobstate_name(old), jobstate_name(s),
               jobevent_name(e), (long long)spent_ms);
@@ -334,6 +334,8 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
         if (old == JOB_RESTARTING)
             front_new_epoch(f);
         do_spawn(f);
+        if (old != JOB_RESTARTING)
+            front_grant(f);
         break;
     case JOB_JUDGING:
         after(f, JUDGE_MS);
@@ -343,8 +345,9 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
         front_restart(f);
         break;
     case JOB_ENDING:
-        after(f, f->task->grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
-        do_end(f);
+        grace_ms = front_may_shrink(f) ? RESTART_GRACE_MS : f->task->grace_ms;
+        after(f, grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
+        do_end(f, grace_ms);
         none_left(f);
         break;
     case JOB_KILLING:
@@ -455,7 +458,8 @@ static void front_init(struct front *f)
     int m;
 
     f->began_wall = clock_wall();
-    f->epoch = 1;
+    f->epoch = f->task->epoch + 1;
+    f->restarts = f->task->restarts;
     f->node = xcalloc((size_t)f->place.nodes, sizeof *f->node);
     f->rank = xcalloc((size_t)f->place.world, sizeof *f->rank);
     for (m = 0; m < f->place.nodes; m++)
@@ -474,7 +478,7 @@ static void front_init(struct front *f)
     f->signals.data = f;
     uv_poll_start(&f->signals, UV_READABLE, signals_readable);
     front_control_open(f);
-    if (!f->task->engine)
+    if (!f->task->engine && !f->restarts)
         f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take_stdin, f);
 }
 
@@ -522,12 +526,22 @@ static char *absolute(const char *cwd, const char *path)
     return *path == '/' ? xstrdup(path) : xasprintf("%s/%s", cwd, path);
 }
 
-int front_run(const struct options *o, struct task *task, const struct hosts *hosts,
+static void drop_hosts(struct hosts *hosts, const uint8_t *lost)
+{
+    int m;
+
+    for (m = hosts->n - 1; m >= 0; m--)
+        if (lost[m])
+            hosts_drop(hosts, m);
+}
+
+int front_run(const struct options *o, struct task *task, struct hosts *hosts,
               const struct spawner_ops *ops, int signals)
 {
     struct front *f = xcalloc(1, sizeof *f);
     struct err err = ERR_INIT;
     const char *dir = o->run_dir ? o->run_dir : task->job.run_dir;
+    uint8_t *lost = NULL;
     int status;
 
     f->o = o;
@@ -548,9 +562,14 @@ int front_run(const struct options *o, struct task *task, const struct hosts *ho
     uv_run(&f->loop, UV_RUN_DEFAULT);
     front_say_cost(f);
     front_output_close(f);
-    status = front_verdict(f);
+    if (front_may_shrink(f))
+        lost = front_shrink(f);
+    status = lost ? FRONT_AGAIN : front_verdict(f);
     if (f->files)
         writer_flush(f->files, 10000);
     front_clear(f);
+    if (lost)
+        drop_hosts(hosts, lost);
+    free(lost);
     return status;
 }

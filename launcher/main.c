@@ -43,10 +43,14 @@ static int work(void *arg, int signals)
 {
     struct run *r = arg;
     struct options o = *r->o;
+    int status;
 
     o.connect_timeout_ms = r->task.connect_timeout_ms; /* of the job file too: spawners see options only */
     o.ping_limit_ms = r->task.ping_limit_ms;
-    return front_run(&o, &r->task, &r->hosts, r->ops, signals);
+    do
+        status = front_run(&o, &r->task, &r->hosts, r->ops, signals);
+    while (status == FRONT_AGAIN);
+    return status;
 }
 
 static int run(const struct options *o)

@@ -108,9 +108,9 @@ static const struct option_row rows[] = {
     NOTHING("no-ssh-check", NULL, "every host is tried by connecting to it, there is no separate check"),
     REFUSED("no-ssh", NULL, "type this once, not per node: agents are started by ds-launch; give --launcher exec with the command that reaches a host"),
     REFUSED("autotuning", "MODE", "trial runs and the choice among them are not part of a launch; start each trial with --set PATH=VALUE"),
-    REFUSED("elastic-training", NULL, "a job keeps its size; --max-restarts starts all ranks again after a failure"),
-    REFUSED("min-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
-    REFUSED("max-elastic-nodes", "N", "a job keeps its size; --max-restarts starts all ranks again after a failure"),
+    REFUSED("elastic-training", NULL, "say --nnodes MIN:MAX and --max-restarts N; ranks that start again resume from their own checkpoint"),
+    REFUSED("min-elastic-nodes", "N", "say --nnodes MIN:MAX and --max-restarts N; ranks that start again resume from their own checkpoint"),
+    REFUSED("max-elastic-nodes", "N", "say --nnodes MIN:MAX and --max-restarts N; ranks that start again resume from their own checkpoint"),
 };
 
 #define NOWN ((int)(sizeof rows / sizeof rows[0]))

@@ -188,6 +188,7 @@ void task_clear(struct task *t)
     free(t->name);
     free(t->cwd);
     free(t->venv);
+    free(t->logs);
     envlist_clear(&t->env);
     settings_rows_clear(&t->rows);
     if (t->settings.table)

@@ -26,6 +26,10 @@ struct task {
     int64_t grace_ms, connect_timeout_ms, ping_limit_ms;
     const char *launcher, *master_addr, *interface; /* borrowed from options or job; NULL: not given */
     int master_port;
+    /* of the launch before this one, which had more hosts (shrink.c) */
+    int restarts;
+    uint32_t epoch;
+    char *logs; /* owned, NULL: none */
     struct binding_ask bind; /* its list is borrowed as well */
 };
 

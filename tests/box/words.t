@@ -73,6 +73,19 @@ is "a lost host: the status" "$rc $(grep -c 'start again' "$out")" "1 0"
 box heal 2
 gone "a lost host: nothing is left" 1 2
 
+# Unless fewer hosts are allowed.
+background hpc -H "$shared/hosts" --nnodes 1:2 --max-restarts 2 --ping-limit 2s sh "$shared/again.sh"
+came 0
+box cut 2
+for n in $(seq 200); do grep -q 'up 0 1 ' "$out" && break; sleep 0.1; done
+like "--nnodes 1:2: a host is lost, the ranks start again on the other" "n2 was lost: .* on the 1 host left" "up 0 1 "
+for n in $(seq 100); do [ "$(sleeps 1)" = 2 ] && break; sleep 0.1; done
+is "--nnodes 1:2: one rank runs" "$(sleeps 1) $(grep -c 'up [0-9]* 1 ' "$out")" "2 1"
+kill -INT "$job"
+finish
+box heal 2
+gone "--nnodes 1:2: nothing is left" 1 2
+
 # --venv_script is read on the nodes, where the ranks are.
 venv=/dev/shm/activate # a folder that each node has for itself
 for i in 1 2; do box on $i sh -c "echo 'export WHERE=\"made on n$i\"' >$venv; chmod 644 $venv"; done

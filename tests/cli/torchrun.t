@@ -152,6 +152,41 @@ wait $pid
 is "a signal between two starts ends the job" $? 143
 ok "a signal between two starts: nothing is left" wait_for 5 nobody $mark
 
+# ---- fewer hosts: --nnodes MIN:MAX ----
+some="test %h != b && exec $top_builddir/ds-agent"
+echo 'echo "$RANK/$WORLD_SIZE $GROUP_RANK/$GROUP_WORLD_SIZE $TORCHELASTIC_RESTART_COUNT"' >who.sh
+run --hosts a,b,c --launcher exec --launcher_args "$some" --nnodes 2:3 --prefix none sh who.sh >out 2>err; rc=$?
+is "a host that does not come is left out" "$rc $(sort out | tr '\n' ',')" "0 0/2 0/2 0,1/2 1/2 0,"
+like "a host that does not come is named" "$(cat err)" "warning: b cannot take part"
+run --hosts a,b,c --launcher exec --launcher_args "$some" --nnodes 3:3 sh who.sh >out 2>err; rc=$?
+is "fewer hosts than MIN: the launch fails" "$rc $(cat out)" "1 "
+run --hosts a,b,c --launcher exec --launcher_args "test %h = b && exec sleep 60; exec $top_builddir/ds-agent" --connect-timeout 1s \
+    --nnodes 1:3 --prefix none sh who.sh >out 2>err; rc=$?
+is "a host that does not answer in time is left out" "$rc $(sort out | tr '\n' ',')" "0 0/2 0/2 0,1/2 1/2 0,"
+cat >lose.sh <<'X'
+echo "$RANK/$WORLD_SIZE $TORCHELASTIC_RESTART_COUNT $DS_EPOCH"
+test "$WORLD_SIZE" = 2 && exit 0
+touch in.$RANK
+sleep 300
+X
+lose() { # an agent is killed when all ranks run
+    rm -f in.*
+    DS_TEST_MARK=$mark "$launch" --hosts local:3x1 --nnodes 2:3 --prefix none --log-dir l6 "$@" sh lose.sh </dev/null >out 2>err &
+    pid=$!
+    wait_for 20 test -e in.0 -a -e in.1 -a -e in.2
+    kill -KILL $(pgrep -P "$(pgrep -P "$(pgrep -P $pid | head -1)" -x ds-agent | sed -n 2p)" -x ds-agent)
+    wait $pid
+    rc=$?
+}
+lose --max-restarts 1
+is "a host that is lost: all start again on the others" "$rc $(sort out | tr '\n' ',')" "0 0/2 1 2,0/3 0 1,1/2 1 2,1/3 0 1,2/3 0 1,"
+like "a host that is lost is named" "$(cat err)" "all ranks start again on the 2 hosts left (--nnodes 2:3)"
+is "a host that is lost: one folder of output" "$(cd l6/* && ls | tr '\n' ' ')" "attempt_0 attempt_1 "
+ok "a host that is lost: nothing is left" wait_for 5 nobody $mark
+lose
+is "a host that is lost without --max-restarts: the launch fails" "$rc $(grep -c /2 out)" "1 0"
+ok "a host that is lost without --max-restarts: nothing is left" wait_for 5 nobody $mark
+
 # ---- files of output ----
 cat >talk.sh <<'X'
 echo "out $RANK"; echo "err $RANK" >&2
