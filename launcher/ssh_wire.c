@@ -88,7 +88,7 @@ static int no_passphrase(const char *prompt, char *out, size_t len, int echo, in
 
 static struct key *ring_get(struct ssh_keyring *r, const char *path)
 {
-    int locked = 0, rc;
+    int locked = 0;
 
     for (int i = 0; i < r->n; i++)
         if (!strcmp(r->key[i].path, path))
@@ -98,10 +98,7 @@ static struct key *ring_get(struct ssh_keyring *r, const char *path)
     *k = (struct key){.path = xstrdup(path)};
     if (access(path, F_OK)) {
         k->state = KEY_MISSING;
-        return k;
-    }
-    rc = ssh_pki_import_privkey_file(path, NULL, no_passphrase, &locked, &k->key);
-    if (rc != SSH_OK) {
+    } else if (ssh_pki_import_privkey_file(path, NULL, no_passphrase, &locked, &k->key) != SSH_OK) {
         k->key = NULL;
         k->state = locked || ssh_key_is_locked(path) ? KEY_LOCKED : KEY_BAD;
     }
@@ -454,7 +451,7 @@ static int step_streams(struct ssh_wire *w)
 {
     int moved = 0;
 
-    ssh_execute_message_callbacks(w->s);
+    ssh_execute_message_callbacks(w->s); /* a stream that is at its end reads no packet */
     for (struct ssh_stream *s = w->streams; s && !w->closing; s = s->next)
         moved |= stream_pump(s);
     if (!moved && !w->closing && !ssh_is_connected(w->s))
@@ -563,6 +560,7 @@ int ssh_wire_open(struct ssh_wire **out, uv_loop_t *loop, int fd, const struct s
         ssh_options_set(s, SSH_OPTIONS_KNOWNHOSTS, "/dev/null") ||
         ssh_options_set(s, SSH_OPTIONS_GLOBAL_KNOWNHOSTS, "/dev/null") ||
         ssh_options_set(s, SSH_OPTIONS_HOSTKEYS, l->algorithms) ||
+        ssh_options_set(s, SSH_OPTIONS_SSH_DIR, "/dev/null") || /* or the name service is asked where home is */
         (l->agent_socket && ssh_options_set(s, SSH_OPTIONS_IDENTITY_AGENT, l->agent_socket))) {
         err_set(err, ERR_NODE, "%s: libssh refuses the settings: %s", l->name,
                 s ? ssh_get_error(s) : "out of memory");
