@@ -56,13 +56,17 @@ static int is_private(const char *path)
     return !lstat(path, &st) && S_ISDIR(st.st_mode) && st.st_uid == geteuid() && !(st.st_mode & 077);
 }
 
-/* The places where a job's socket may be: 0, 1; NULL: there is no such place. Owned. */
+/* The places where a job's socket may be; NULL: there is no such place. A job takes 0 or 1; 2 is where to look when the
+ * shell that started it had XDG_RUNTIME_DIR and ours has not. Owned. */
+#define FOLDERS 3
 static char *folder(int i)
 {
     const char *run = getenv("XDG_RUNTIME_DIR");
 
     if (i == 1)
         return xasprintf("/tmp/ds-launch-%u", (unsigned)geteuid());
+    if (i == 2)
+        return run ? NULL : xasprintf("/run/user/%u/ds-launch", (unsigned)geteuid());
     return run && *run == '/' && strlen(run) < 64 && is_private(run) ? xasprintf("%s/ds-launch", run) : NULL;
 }
 
@@ -189,7 +193,7 @@ int control_list(void (*each)(void *ctx, const char *id, const char *json, size_
 {
     int i, jobs = 0;
 
-    for (i = 0; i < 2; i++) {
+    for (i = 0; i < FOLDERS; i++) {
         char *dir = folder(i);
 
         if (dir)
@@ -201,9 +205,9 @@ int control_list(void (*each)(void *ctx, const char *id, const char *json, size_
 
 int control_ask(const char *id, const char *request, struct buf *answer, struct err *err)
 {
-    int i, rc = 0;
+    int i, rc = *id == '/' ? ask(id, request, answer) : 0;
 
-    for (i = 0; i < 2 && rc == 0; i++) {
+    for (i = 0; i < FOLDERS && rc == 0 && *id != '/'; i++) {
         char *dir = folder(i), *path = dir ? xasprintf("%s/%s" SUFFIX, dir, id) : NULL;
 
         if (path && is_private(dir))

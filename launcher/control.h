@@ -35,7 +35,7 @@ int control_signal(const char *name, struct err *err);
 /* Asks every job of this user; each(ctx, json, n) for each that answers. Sockets of dead jobs are removed. The
  * number of jobs. each NULL: only removes. */
 int control_list(void (*each)(void *ctx, const char *id, const char *json, size_t n), void *ctx);
-/* Sends one request to a job, named in full; the answer is appended. */
+/* Sends one request to a job, named by its whole id or the path of its socket; the answer is appended. */
 int control_ask(const char *id, const char *request, struct buf *answer, struct err *err);
 
 #endif

@@ -211,7 +211,7 @@ static void on_exit_frame(struct place_of *h, struct reader *r)
         say(h, OUT_OF_TIME, "ended after the time limit");
     else if (signo && !h->all->stop_signal)
         say(h, 128 + signo, "killed by signal %d (%s)%s", signo, strsignal(signo),
-            oom ? ": out of memory" : "");
+            oom ? ": out of memory, the kernel chose it" : "");
     else if (code && !h->all->stop_signal)
         say(h, code, "ended with code %d", code);
     host_end(h);

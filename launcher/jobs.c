@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 struct job_line {
@@ -145,8 +146,8 @@ int cmd_ps(const struct options *o)
 
 /* ---- kill */
 
-/* The words of a run folder's job.json; 0: word names no run folder. */
-static int read_run(const char *word, char **id, char **host)
+/* Where a run folder says that its job is reached; 0: word names no run folder. */
+static int read_run(const char *word, char **socket, char **host)
 {
     char *path = xasprintf("%s/job.json", word);
     FILE *f = fopen(path, "re");
@@ -161,15 +162,15 @@ static int read_run(const char *word, char **id, char **host)
         fclose(f);
     while (text.len && text.data[text.len - 1] == '\n')
         text.len--;
-    if (jsonget_string(buf_str(&text), text.len, "job_id", &a) ||
+    if (jsonget_string(buf_str(&text), text.len, "control", &a) ||
         jsonget_string(buf_str(&text), text.len, "host", &b))
         buf_reset(&a);
     buf_clear(&text);
-    *id = a.len ? buf_detach(&a) : NULL;
-    *host = *id ? buf_detach(&b) : NULL;
+    *socket = a.len ? buf_detach(&a) : NULL;
+    *host = *socket ? buf_detach(&b) : NULL;
     buf_clear(&a);
     buf_clear(&b);
-    return *id != NULL;
+    return *socket != NULL;
 }
 
 /* The job whose id begins with word, or whose name is word: one, not several. Owned; NULL and err. */
@@ -202,37 +203,58 @@ static char *find_job(const char *word, struct err *err)
     return NULL;
 }
 
-/* A job that was started on another host is told there, by this program under the same path. */
-static int kill_there(const char *host, const char *id, int signo, struct err *err)
+/* One word for the shell at the other end of ssh. */
+static char *quoted(const char *word)
 {
-    char self[4096], number[16];
-    ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-    char *argv[] = {"ssh", "-o", "BatchMode=yes", "-T", "--", (char *)(uintptr_t)host, self,
-                    "kill", "--signal", number, (char *)(uintptr_t)id, NULL};
+    struct buf b = BUF_INIT;
 
-    self[n > 0 ? n : 0] = 0;
+    buf_addc(&b, '\'');
+    for (; *word; word++)
+        if (*word == '\'')
+            buf_adds(&b, "'\\''");
+        else
+            buf_addc(&b, *word);
+    buf_addc(&b, '\'');
+    return buf_detach(&b);
+}
+
+/* A job that was started on another host is told there, by this program under the same path. */
+static int kill_there(const char *host, const char *socket, int signo, struct err *err)
+{
+    char path[4096], number[16], *self, *job;
+    ssize_t n = readlink("/proc/self/exe", path, sizeof path - 1);
+
+    path[n > 0 ? n : 0] = 0;
+    self = quoted(path);
+    job = quoted(socket);
     snprintf(number, sizeof number, "%d", signo);
-    execvp("ssh", argv);
-    return err_set(err, ERR_INPUT_FILE, "the job was started on %s, and ssh cannot be started to tell it: %m; "
-                   "run ds-launch kill %s there", host, id);
+    execlp("ssh", "ssh", "-o", "BatchMode=yes", "-T", "--", host, self, "kill", "--signal", number, job, (char *)NULL);
+    err_set(err, ERR_INPUT_FILE, "the job was started on %s, and ssh cannot be started to tell it: %m; "
+            "run ds-launch kill %s there", host, job);
+    free(self);
+    free(job);
+    return -1;
 }
 
 static int kill_one(const char *word, int signo, struct err *err)
 {
-    char *id = NULL, *host = NULL, self[256] = "", request[32];
+    char *job = NULL, *host = NULL, self[256] = "", request[32];
     struct buf answer = BUF_INIT;
+    struct stat st;
     int rc = -1;
 
     gethostname(self, sizeof self - 1);
-    if (!read_run(word, &id, &host))
-        id = find_job(word, err);
+    if (*word == '/' && !lstat(word, &st) && S_ISSOCK(st.st_mode))
+        job = xstrdup(word);
+    else if (!read_run(word, &job, &host))
+        job = find_job(word, err);
     snprintf(request, sizeof request, "signal %d\n", signo);
-    if (id && host && strcmp(host, self))
-        rc = kill_there(host, id, signo, err);
-    else if (id)
-        rc = control_ask(id, request, &answer, err);
+    if (job && host && strcmp(host, self))
+        rc = kill_there(host, job, signo, err);
+    else if (job)
+        rc = control_ask(job, request, &answer, err);
     buf_clear(&answer);
-    free(id);
+    free(job);
     free(host);
     return rc;
 }

@@ -113,7 +113,7 @@ static int blame_rank(const struct front *f, const struct failure *c, struct buf
         buf_addf(text, " (pid %d)", rk->pid);
     if (rk->signal && c->kind == FAILED_SIGNAL) {
         buf_addf(text, " was killed by signal %d (%s)%s", rk->signal, strsignal(rk->signal),
-                 rk->oom ? ": the node was out of memory" : "");
+                 rk->oom ? ": out of memory, the kernel chose it" : "");
         add_error(rk->error, text);
         return 128 + rk->signal;
     }

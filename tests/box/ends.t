@@ -10,10 +10,10 @@ box on 2 mount -t tmpfs tmpfs /sys/fs/cgroup
 for group in /sys/fs/cgroup/unified /sys/fs/cgroup; do [ -e $group/cgroup.procs ] && break; done
 group=$group/box-$$
 if mkdir "$group" 2>/dev/null; then
-    trap 'box down; rmdir "$group"; rm -rf "$work"' EXIT
+    trap 'box down; rmdir "$group" "$memory" 2>/dev/null; rm -rf "$work"' EXIT
     space=$(readlink "/proc/$(cat "$BOX/n1/pid")/ns/pid")
     for p in $(pgrep -f "$BOX/etc/sshd_config"); do
-        [ "$(readlink "/proc/$p/ns/pid")" = "$space" ] && echo "$p" >"$group/cgroup.procs"
+        [ "$(readlink "/proc/$p/ns/pid")" = "$space" ] && echo "$p" >"$group/cgroup.procs" && login=$p
     done
 fi
 groups_left() { find "$group" -maxdepth 1 -name 'ds-agent-*' 2>/dev/null; }
@@ -93,7 +93,9 @@ background root -H "$all" sh -c 'setsid sleep 7777 & exec sleep 7777'
 running 1 2
 both
 if [ -n "$(groups_left)" ]; then
-    tell 1 KILL "$(agents 1 | tr '\n' ' ')"
+    both_of=$(agents 1 | tr '\n' ' ')
+    tell 1 STOP "$both_of" # so that neither sees the other die
+    tell 1 KILL "$both_of"
     finish
     [ -n "$(pid_of 1 ' sleep 7777$')" ]; result $? "both killed: what called setsid lives"
     launch root -H "$all" true
@@ -156,6 +158,28 @@ for user in root hpc; do
     finish
     clean "$user: a chain of processes that each start the next and end: nothing is left" 0 1 2
 done
+
+# ---- a rank that the kernel ends for want of memory
+memory=/sys/fs/cgroup/memory/box-$$
+if [ -n "$login" ] && mkdir "$memory" 2>/dev/null; then
+    echo 100M >"$memory/memory.limit_in_bytes" && echo "$login" >"$memory/cgroup.procs"
+else
+    echo 100M 2>/dev/null >"$group/memory.max"
+fi
+if [ $? = 0 ]; then
+    for user in root hpc; do
+        launch $user -H "$all" sh -c 'test $RANK = 1 && exec sleep 7777; exec tail /dev/zero'
+        is "$user: a rank out of memory: exit status" $rc 137
+        like "$user: it is said so" "rank 0 on n1.*signal 9.*out of memory"
+        clean "$user: a rank out of memory: nothing is left" 0 1 2
+    done
+    launch hpc exec -H "$all" 'test $(hostname) = n2 || exec tail /dev/zero'
+    like "exec says it, too" "n1: killed by signal 9.*out of memory"
+else
+    skip "a rank out of memory" "memory cannot be limited here"
+fi
+launch hpc -H "$all" sh -c 'test $RANK = 1 && exec sleep 7777; kill -9 $$'
+like "another SIGKILL is not taken for it" 'rank 0 on n1.*signal 9 \(Killed\)(;|$)'
 
 # ---- two jobs on the same hosts
 background hpc -H "$all" sh -c 'sleep 4; echo "fine $RANK"'

@@ -88,6 +88,12 @@ endless hpc front
 box on 0 kill -9 $(box ps 0 | awk '/[d]s-launch/ {print $1}')
 finish
 gone "ds-launch killed: nothing is left" 0 1 2
+endless hpc told
+box as hpc 1 "$BOX/shared/bin/ds-launch" kill "$run.told" >"$work/kill" 2>&1 </dev/null
+is "ds-launch kill RUN-FOLDER on another node" $? 0
+finish
+is "ends the job, which saves and says how to go on" "$rc:$(grep -c -- '--resume auto' "$out")" 143:1
+gone "ds-launch kill from another node: nothing is left" 0 1 2
 endless root cut
 box cut 2
 finish
