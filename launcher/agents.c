@@ -99,6 +99,7 @@ static void count_exit(struct front *f, int rank)
         return;
     rk->exited = 1;
     f->exits++;
+    front_stdin_want(f, rank, MSG_WANT_ALL);
 }
 
 static int is_follower(enum err_code code)
@@ -276,8 +277,7 @@ static int on_rank_frame(struct front_node *nd, const struct msg *m, struct err 
         front_rank_event(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
         break;
     default: /* MSG_WANT */
-        if (nd->front->pump)
-            stdin_pump_want(nd->front->pump, get_u32(&r));
+        front_stdin_want(nd->front, (int)rank, get_u32(&r));
     }
     return 0;
 }

@@ -108,7 +108,8 @@ struct front {
     size_t bytes_to, bytes_from; /* frames to and from the agents */
     int tick_part;
     unsigned pong[PONG_BINS];    /* how many pings were answered in which time */
-    struct stdin_pump *pump;
+    struct stdin_pump *pump; /* NULL: no stdin */
+    struct stdin_room *in;   /* frontin.c: stdin goes to all; NULL: to rank 0 */
     struct control *control; /* NULL: none could be had */
 };
 
@@ -169,6 +170,12 @@ void front_event(struct front *f, const char *ev, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void front_rank_event(struct front *f, int rank, const char *json, size_t n);
 void front_output_close(struct front *f);
+
+/* frontin.c */
+void front_stdin_open(struct front *f);
+void front_stdin_close(struct front *f);
+int front_stdin_rank(const struct front *f); /* as struct spawn says it */
+void front_stdin_want(struct front *f, int rank, uint32_t bytes);
 
 /* cost.c */
 void front_say_cost(struct front *f);

@@ -259,8 +259,7 @@ static void do_reap(struct front *f)
 {
     int m;
 
-    stdin_pump_destroy(f->pump);
-    f->pump = NULL;
+    front_stdin_close(f);
     for (m = 0; m < f->place.nodes; m++) {
         struct front_node *nd = &f->node[m];
 
@@ -381,7 +380,7 @@ static void unexpected(void *ctx, enum job_state s, enum job_event e)
               jobstate_name(s));
 }
 
-/* ---- signals, ticks, stdin ---- */
+/* ---- signals, ticks ---- */
 
 void front_signal(struct front *f, int sig)
 {
@@ -439,17 +438,6 @@ static void partial_fired(uv_timer_t *t)
     output_tick(f->output, clock_ms());
 }
 
-static void take_stdin(void *ctx, const void *data, size_t n)
-{
-    struct front *f = ctx;
-    struct buf b = BUF_INIT;
-
-    put_u32(&b, 0);
-    buf_add(&b, data, n);
-    front_send(f, f->place.rank[0].node, MSG_STDIN, b.data, b.len);
-    buf_clear(&b);
-}
-
 /* ---- the whole ---- */
 
 static void front_init(struct front *f)
@@ -478,8 +466,8 @@ static void front_init(struct front *f)
     f->signals.data = f;
     uv_poll_start(&f->signals, UV_READABLE, signals_readable);
     front_control_open(f);
-    if (!f->task->engine && !f->restarts)
-        f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take_stdin, f);
+    if (!f->restarts)
+        front_stdin_open(f);
 }
 
 static void front_clear(struct front *f)
@@ -494,7 +482,7 @@ static void front_clear(struct front *f)
     }
     for (m = 0; m < f->place.world; m++)
         free(f->rank[m].said);
-    stdin_pump_destroy(f->pump);
+    front_stdin_close(f);
     if (f->ops->destroy)
         f->ops->destroy(f->pool);
     writer_destroy(f->term);

@@ -13,6 +13,7 @@
 
 #define MSG_MAGIC "\r\n\001DS-AGENT-1\002\n"
 #define MSG_MAX_BYTES (4u << 20)
+#define MSG_WANT_ALL 0xffffffffu
 
 enum msg_type {
     /* agent to front end */
@@ -29,7 +30,8 @@ enum msg_type {
     MSG_FENCE,     /* str name, u32 how many of this node's ranks have arrived (sent once: all) */
     MSG_CHECKED,   /* u32 err code, str text: answer to CHECK */
     MSG_PONG,      /* u64 echo, f64 wall */
-    MSG_WANT,      /* u32 rank, u32 bytes of STDIN that may be sent, beside what was allowed before */
+    MSG_WANT,      /* u32 rank, u32 bytes of STDIN that may be sent, beside what was allowed before;
+                    * MSG_WANT_ALL: it reads no more, what comes for it is dropped */
     MSG_BYE,       /* str why: the agent ends */
     MSG_ERROR,     /* u32 rank, bytes: what it left in its TORCHELASTIC_ERROR_FILE; comes before its EXIT */
     MSG_HELD,      /* u32 port: answer to HOLD, 0: there is none */
@@ -41,7 +43,7 @@ enum msg_type {
     MSG_KILL,      /* u64 grace ms: TERM, grace, KILL; 0: KILL at once */
     MSG_VALUE,     /* str key, bytes value */
     MSG_FENCED,    /* str name */
-    MSG_STDIN,     /* u32 rank, bytes (empty: EOF) */
+    MSG_STDIN,     /* u32 rank (MSG_NODE: all of the node), bytes (empty: EOF) */
     MSG_CREDIT,    /* u32 bytes of OUTPUT that may be sent */
     MSG_PING,      /* u64 echo */
     MSG_HOLD,      /* hold another TCP port for MASTER_PORT */

@@ -80,6 +80,7 @@ static const struct option_row rows[] = {
      "write the output of rank N to DIR/TIME_rankN.log too"},
     {"prefix", 0, OPT_STR, AT(prefix_style), 0, 0, "none|rank|host:rank|time", NULL,
      "in front of each line: none, rank ([3]), host:rank (w1:3:), time; with commas several"},
+    {"stdin", 0, OPT_WORD, AT(stdin_to), 0, 0, "0|all|none", "0|all|none", "who reads what ds-launch reads (default 0)"},
     {"fold", 0, OPT_FLAG, AT(fold), 0, 0, NULL, NULL, "equal lines of several ranks once: [0-31] text"},
     {"color", 0, OPT_WORD, AT(color), 0, 0, "WHEN", "auto|always|never", "colour prefixes; auto: on a terminal"},
     {"log-level", 0, OPT_STR, AT(log_level), 0, 0, "debug|info|warning|error", NULL,
@@ -498,7 +499,7 @@ void options_clear(struct options *o)
 {
     char **strings[] = {&o->hostfile, &o->hosts, &o->include, &o->exclude, &o->launcher,
                         &o->launcher_args, &o->ssh_config, &o->identity, &o->master_addr,
-                        &o->interface, &o->prefix_style, &o->color, &o->log_dir, &o->run_dir, &o->log_level,
+                        &o->interface, &o->prefix_style, &o->color, &o->stdin_to, &o->log_dir, &o->run_dir, &o->log_level,
                         &o->deepspeed_config, &o->venv_script, &o->signal, &o->bind_to, &o->bind_core_list,
                         &o->topology};
     size_t i;

@@ -46,6 +46,7 @@ struct options {
     char *prefix_style; /* see output_prefix_parse; NULL: not given */
     char *color;        /* auto, always, never; NULL: not given */
     int fold;
+    char *stdin_to;     /* 0, all, none; NULL: not given */
     char *log_dir, *run_dir;
     int quiet; char *log_level;
     int dry_run, save_pid;

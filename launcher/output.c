@@ -408,7 +408,7 @@ void output_feed(struct output *o, int rank, int stream, const char *data, size_
             buf_add(&s->line, data, len);
             add_line(o, s, s->line.data, s->line.len, 1, now_ms);
             wait_no_more(o, s);
-        } else {
+        } else if (len || !s->bar) { /* else the end of a bar whose last state is a line already */
             add_line(o, s, data, len, 1, now_ms);
         }
         s->bar = 0;

@@ -43,8 +43,7 @@ void front_restart(struct front *f)
               f->o->torch.max_restarts);
     buf_clear(&why);
     f->nfailures = 0; /* answered: what fails from here on is another matter */
-    stdin_pump_destroy(f->pump);
-    f->pump = NULL; /* what rank 0 has read is gone */
+    front_stdin_close(f); /* what the ranks have read is gone */
     put_u64(&grace, RESTART_GRACE_MS);
     front_send_all(f, MSG_KILL, grace.data, grace.len);
     buf_clear(&grace);

@@ -27,6 +27,7 @@
 
 #define MSG_NODE 0xffffffffu
 #define SPAWN_KEY_BYTES 32
+#define SPAWN_STDIN_ALL (-2)
 #define SPAWN_MAX_WORLD (1 << 20)
 
 struct spawn_rank {
@@ -51,7 +52,7 @@ struct spawn {
         check_ms; /* check_ms: deadline of CHECK; 0: defaults (see agent) */
     int engine;   /* ranks get DS_AGENT_FD; 0: a foreign program */
     int pass_local_rank; /* --local_rank=N stands in front of this word of argv; 0: nowhere */
-    int stdin_rank;      /* the rank that gets STDIN frames; -1: none. Others read /dev/null */
+    int stdin_rank;      /* the rank that gets STDIN frames; -1: none; SPAWN_STDIN_ALL. Others read /dev/null */
     char **argv;
     int argc;  /* argv[0] "": ds-rank of the same build, found by the agent */
     char *cwd; /* "": the agent's */

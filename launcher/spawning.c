@@ -86,7 +86,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.ping_limit_ms = t->ping_limit_ms;
     s.engine = t->engine;
     s.pass_local_rank = f->o->no_local_rank || f->o->torch.used ? 0 : t->python;
-    s.stdin_rank = f->pump ? 0 : -1;
+    s.stdin_rank = front_stdin_rank(f);
     s.argv = t->argv;
     s.argc = t->argc;
     s.cwd = t->cwd;

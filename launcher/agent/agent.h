@@ -43,7 +43,7 @@ struct stream {
     int fd;    /* -1: ended */
     struct watch *watch;
     struct buf tail;  /* read, and no end of line yet */
-    int64_t tail_ms;  /* when something was added to it */
+    int64_t tail_ms, tail_began_ms; /* when something was added to it last, first */
 };
 
 struct rank {
@@ -83,7 +83,7 @@ void team_destroy(struct team *t);
 /* 1 when pid was one of its ranks. */
 int team_reaped(struct team *t, pid_t pid, int status);
 void team_signal(struct team *t, int signo);
-void team_stdin(struct team *t, int rank, const void *data, size_t n);
+void team_stdin(struct team *t, int rank, const void *data, size_t n); /* rank -1: all */
 int team_streams(const struct team *t); /* streams that have not ended */
 void team_fail(struct team *t, uint32_t rank, const struct err *err);
 

@@ -13,6 +13,7 @@
 #define PIECE_BYTES 65536  /* of one stream at a time, so that streams take turns */
 #define LINE_BYTES 16384   /* of a line that has no end yet */
 #define READ_MIN 4096      /* is read while there is credit at all */
+#define SLOW_MS 1000       /* of a line that grows bit by bit */
 #define PAUSE_MS 200       /* without a word, and what stands there without an end is given out */
 #define STDIN_BYTES 65536u /* of stdin that may wait here */
 
@@ -53,6 +54,8 @@ static void give_lines(struct stream *s, const char *data, size_t n)
     }
     if (whole)
         put_output(s, data, whole);
+    if (whole || !s->tail.len)
+        s->tail_began_ms = clock_ms();
     buf_reset(&s->tail);
     if (whole == n) {
         buf_clear(&s->tail);
@@ -91,6 +94,15 @@ static int stream_piece(struct stream *s)
     return 1;
 }
 
+/* Its rank has paused within a line, or draws the line again and again, or writes it bit by bit. */
+static int tail_is_due(const struct stream *s, int64_t now)
+{
+    int64_t age = now - s->tail_began_ms;
+
+    return now - s->tail_ms >= PAUSE_MS || age >= SLOW_MS ||
+           (age >= PAUSE_MS && memchr(s->tail.data, '\r', s->tail.len));
+}
+
 static int stream_has_data(const struct stream *s)
 {
     struct pollfd p = {s->fd, POLLIN, 0};
@@ -98,7 +110,7 @@ static int stream_has_data(const struct stream *s)
     return poll(&p, 1, 0) == 1 && (p.revents & POLLIN);
 }
 
-/* Ranks that paused within a line: a prompt, a progress bar. */
+/* What stands there without an end of line and will not have one soon: prompts, progress bars. */
 void pump_tails(void *ctx)
 {
     struct agent *a = ctx;
@@ -109,7 +121,7 @@ void pump_tails(void *ctx)
         for (int i = 0; i < 2 * t->n; i++) {
             struct stream *s = &t->rank[i / 2].out[i % 2];
 
-            if (s->tail.len && a->credit > 0 && now - s->tail_ms >= PAUSE_MS && !stream_has_data(s))
+            if (s->tail.len && a->credit > 0 && tail_is_due(s, now) && !stream_has_data(s))
                 give_tail(s);
             a->tails |= s->tail.len != 0;
         }
@@ -193,6 +205,7 @@ static void on_stdin(void *ctx, int events)
     if (n < 0 && errno != EINTR &&
         errno != EAGAIN) { /* it closed its stdin: the rest has no reader */
         stdin_close(r);
+        want(r, MSG_WANT_ALL);
         return;
     }
     if (n > 0) {
@@ -219,7 +232,7 @@ void team_stdin(struct team *t, int rank, const void *data, size_t n)
     for (int i = 0; i < t->n; i++) {
         struct rank *r = &t->rank[i];
 
-        if (r->number != rank || r->in_fd < 0)
+        if ((rank >= 0 && r->number != rank) || r->in_fd < 0)
             continue;
         buf_add(&r->in, data, n);
         r->in_end |= n == 0;

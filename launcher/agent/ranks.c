@@ -246,7 +246,7 @@ static void on_status(void *ctx, int events)
 static int plan_stdin(struct rank *r, struct plan *p, int *ours)
 {
     *ours = -1;
-    if (r->team->spawn.stdin_rank == r->number)
+    if (r->team->spawn.stdin_rank == r->number || r->team->spawn.stdin_rank == SPAWN_STDIN_ALL)
         return make_pipe(ours, &p->fd[IN], 0);
     p->fd[IN] = lift_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
     return p->fd[IN] < 0 ? -1 : 0;

@@ -18,7 +18,7 @@ for i in $(seq "$pairs"); do
     c=$(now)
     echo "$a $b $c" >>times
 done
-for r in 0 1 2 3 4 5 6 7; do "$print" 250000 $r | cmp - logs/rank-$r.log || exit 1; done
+for r in 0 1 2 3 4 5 6 7; do "$print" 250000 $r | cmp - logs/*rank$r.log || exit 1; done
 python3 - "$print" <<'X'
 import subprocess, sys
 want = [subprocess.Popen([sys.argv[1], "250000", str(r)], stdout=subprocess.PIPE).stdout for r in range(8)]

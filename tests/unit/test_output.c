@@ -260,6 +260,11 @@ static void bar(void **state)
     expect("[0] 100%\n");
     output_tick(o, 9000);
     expect("");
+    feed(o, 0, 1, "\r100%", 4000);
+    output_tick(o, 4000 + OUTPUT_BAR_MS);
+    expect("[0] 100%\n");
+    feed(o, 0, 1, "\nnext\n\n", 5100); /* its line has ended already */
+    expect("[0] next\n[0] \n");
     feed(o, 2, 1, "dos\r\n50%\r60%\r\n", 3000);
     expect("[2] dos\n[2] 60%\n");
     feed(o, 3, 1, "up\033[A\033[2Kand \033[1mbold\033[0m\033]0;title\007\n", 3000); /* moves go, colours stay */
