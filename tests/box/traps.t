@@ -36,6 +36,15 @@ for user in root hpc; do
     gone "$user: nothing is left" 1 2
 done
 
+# DeepSpeed: a hostfile with one remote host is a run on this machine; only the first host is tried beforehand.
+hosts n2
+launch root -H "$BOX/shared/hosts" hostname
+is "one remote host is that host" "$(cat "$out")" n2
+hosts n1 nowhere1 n2 nowhere2
+launch root -H "$BOX/shared/hosts" --connect-timeout 3s touch "$BOX/shared/started"
+like "all hosts are tried, all that fail are named" "nowhere1" "nowhere2"
+is "and nothing was started" "$(ls "$BOX/shared" | grep -c started)" 0
+
 # libssh tries the first address of a name only.
 for i in 1 2; do echo "10.77.0.$((i + 1)) two$i" >>"$BOX/etc/hosts"; done
 sed -i '/two1/d' "$BOX/etc/hosts"
