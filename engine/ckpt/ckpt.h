@@ -64,8 +64,8 @@ const struct ckpt_meta *ckpt_meta(const struct ckpt *);
 const char *ckpt_path(const struct ckpt *); /* the step folder */
 int ckpt_tensors(const struct ckpt *,
                  const struct ckpt_entry **list); /* whole tensors, data NULL */
-/* Fills every entry from the files that hold it, reading only overlapping ranges. Whole fragments
- * read are verified by hash. Missing ranges and mismatched shapes are errors that name the tensor.
+/* Fills every entry from the files that hold it, reading only fragments that overlap. Each of them
+ * is held against its hash. Missing ranges and mismatched shapes are errors that name the tensor.
  */
 int ckpt_read(struct ckpt *, struct ckpt_entry *entries, int n, struct err *);
 

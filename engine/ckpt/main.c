@@ -50,12 +50,13 @@ static int print_plain(const char *path, int verify)
         print_shape(h.entry[i].shape, h.entry[i].ndim);
         printf(" %12" PRIu64 " bytes\n", h.entry[i].bytes);
     }
-    if (verify)
-        printf("%s: %d tensors, header and sizes agree; a single file has no hashes to check but "
-               "its own\n",
-               path, h.n);
+    if (verify && st_verify(&h, path, &err) < 0)
+        log_error("%s", err.text);
+    else if (verify)
+        printf("%s: %d tensors, header and sizes agree; %s\n", path, h.n,
+               h.ours ? "so do all hashes of the data" : "it has no hashes");
     st_header_clear(&h);
-    return 0;
+    return err.code ? err_exit_code(&err) : 0;
 }
 
 static void inspect(const struct ckpt *c)

@@ -19,6 +19,7 @@
 
 #define MANIFEST_MAX (256u << 20)
 #define OPEN_MAX_FILES 128
+#define HASH_BYTES (1u << 20) /* of a fragment hashed at a time */
 
 void ckpt_meta_clear(struct ckpt_meta *m)
 {
@@ -350,6 +351,7 @@ int ckpt_tensors(const struct ckpt *c, const struct ckpt_entry **list)
 struct fds {
     int *fd;
     int open;
+    unsigned char *checked; /* [fragment] its hash was right */
 };
 
 static int fd_of(struct fds *f, const struct ckpt *c, int file, struct err *err)
@@ -376,23 +378,57 @@ static int fd_of(struct fds *f, const struct ckpt *c, int file, struct err *err)
     return f->fd[file];
 }
 
-/* Elements [off, off + count) of fragment i into data; a whole one is held against its hash. */
+static int damaged(const char *path, const char *key, struct err *err)
+{
+    return err_set(err, ERR_INPUT_FILE,
+                   "%s: the data of %s is damaged (its hash differs); use another checkpoint", path,
+                   key);
+}
+
+/* The bytes of a whole fragment against its hash, without keeping them. */
+static int check_hash(int fd, uint64_t from, uint64_t bytes, uint64_t hash, const char *key,
+                      const char *path, struct err *err)
+{
+    uint64_t at = 0;
+    struct hash_state *h = hash_create();
+    char *block = xmalloc(HASH_BYTES);
+    int rc = 0;
+
+    while (rc == 0 && at < bytes) {
+        uint64_t n = bytes - at < HASH_BYTES ? bytes - at : HASH_BYTES;
+
+        rc = read_at(fd, block, n, from + at, path, err);
+        if (rc == 0)
+            hash_update(h, block, n);
+        at += n;
+    }
+    if (rc == 0 && hash_value(h) != hash)
+        rc = damaged(path, key, err);
+    hash_destroy(h);
+    free(block);
+    return rc;
+}
+
+/* Elements [off, off + count) of fragment i into data. Nothing is handed out whose fragment was not
+ * held against its hash, once in a call. */
 static int read_frag(struct ckpt *c, struct fds *fds, int i, uint64_t off, uint64_t count,
                      float *data, struct err *err)
 {
     const struct frag *f = &c->have[i];
     const struct place *p = &c->place[f->holder];
-    int fd = fd_of(fds, c, p->file, err), rc;
+    int fd = fd_of(fds, c, p->file, err), rc = 0;
     char *path;
 
     if (fd < 0)
         return -1;
     path = file_path(c, p->file);
-    rc = read_at(fd, data, count * sizeof(float), p->at + off * sizeof(float), path, err);
+    if (count != f->count && !fds->checked[i])
+        rc = check_hash(fd, p->at, f->count * sizeof(float), f->hash, p->key, path, err);
+    if (rc == 0)
+        rc = read_at(fd, data, count * sizeof(float), p->at + off * sizeof(float), path, err);
     if (rc == 0 && count == f->count && hash64(data, count * sizeof(float)) != f->hash)
-        rc = err_set(err, ERR_INPUT_FILE,
-                     "%s: the data of %s is damaged (its hash differs); use another checkpoint",
-                     path, p->key);
+        rc = damaged(path, p->key, err);
+    fds->checked[i] |= rc == 0;
     free(path);
     return rc;
 }
@@ -401,6 +437,7 @@ static void fds_open(struct fds *f, const struct ckpt *c)
 {
     f->fd = xcalloc((size_t)c->m.nfiles + 1, sizeof *f->fd);
     f->open = 0;
+    f->checked = xcalloc((size_t)c->nhave + 1, 1);
     for (int i = 0; i < c->m.nfiles; i++)
         f->fd[i] = -1;
 }
@@ -411,6 +448,7 @@ static void fds_close(struct fds *f, const struct ckpt *c)
         if (f->fd[i] >= 0)
             close(f->fd[i]);
     free(f->fd);
+    free(f->checked);
 }
 
 /* The entry's tensor is in the checkpoint with this shape. */
@@ -496,5 +534,18 @@ int ckpt_verify(struct ckpt *c, uint64_t *bytes, struct err *err)
         free(data);
     }
     fds_close(&fds, c);
+    return rc;
+}
+
+int st_verify(const struct st_header *h, const char *path, struct err *err)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC), rc = 0;
+
+    if (fd < 0)
+        return err_set(err, ERR_INPUT_FILE, "%s cannot be opened: %m", path);
+    for (int i = 0; i < h->n && h->ours && rc == 0; i++)
+        rc = check_hash(fd, h->data_at + h->entry[i].at, h->entry[i].bytes, h->entry[i].hash,
+                        h->entry[i].key, path, err);
+    close(fd);
     return rc;
 }

@@ -21,5 +21,7 @@ struct ckpt {
 int ckpt_verify(struct ckpt *c, uint64_t *bytes, struct err *err);
 /* Header of any safetensors file. */
 int st_header_read(struct st_header *h, const char *path, struct err *err);
+/* The data of that file against the hashes in its header, if it is one of ours. */
+int st_verify(const struct st_header *h, const char *path, struct err *err);
 
 #endif

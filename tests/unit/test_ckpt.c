@@ -473,6 +473,57 @@ static void no_damaged_byte_goes_unseen(void **state)
     }
 }
 
+/* Reads the checkpoint as n ranks do, each its share. How many of them were refused. */
+static int refused(int n)
+{
+    int count = 0;
+
+    for (int r = 0; r < n; r++) {
+        struct err err = ERR_INIT;
+        struct ckpt *c;
+        struct ckpt_entry own[TENSORS];
+        float room[256];
+
+        if (ckpt_open(&c, dir, &err) < 0)
+            fail_msg("%s", err.text);
+        share(r, n, own, room);
+        if (ckpt_read(c, own, TENSORS, &err) < 0) {
+            assert_true(has(err.text, "is damaged (its hash differs)"));
+            count++;
+        }
+        ckpt_close(c);
+    }
+    return count;
+}
+
+/* Nor when it is read by other ranks than wrote it, each a part of a fragment. */
+static void no_damaged_byte_is_resumed_from(void **state)
+{
+    struct err err;
+    struct stat st;
+    char path[500];
+    int fd;
+
+    (void)state;
+    assert_int_equal(save(dir, 1, 1, 0, &err), 1);
+    snprintf(path, sizeof path, "%s/step-1/rank-0.safetensors", dir);
+    fd = open(path, O_RDWR);
+    assert_true(fd >= 0 && fstat(fd, &st) == 0);
+    assert_int_equal(refused(3), 0);
+    assert_int_equal(verify(path), 0); /* the file alone */
+    for (off_t i = st.st_size - (35 + 6 + 24 + 1) * 2 * 4; i < st.st_size; i++) {
+        unsigned char c, flipped;
+
+        assert_int_equal(pread(fd, &c, 1, i), 1);
+        flipped = (unsigned char)(c ^ 1u << (i % 8));
+        assert_int_equal(pwrite(fd, &flipped, 1, i), 1);
+        if (refused(1) != 1 || refused(3) < 1 || verify(path) == 0)
+            fail_msg("byte %ld flipped was read", (long)i);
+        assert_int_equal(pwrite(fd, &c, 1, i), 1);
+    }
+    close(fd);
+}
+
 static void errors_say_what(void **state)
 {
     struct err err;
@@ -522,6 +573,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(full_disk_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_goes_unseen, setup, teardown),
+        cmocka_unit_test_setup_teardown(no_damaged_byte_is_resumed_from, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_say_what, setup, teardown),
     };
 
