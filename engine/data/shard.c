@@ -210,29 +210,44 @@ static void remove_old(const struct writer *w)
     }
 }
 
-/* Every input is looked at before the first byte is written. */
-static int check_inputs(const struct options *opt, int n, char **file, struct err *err)
+/* No shard that tokens will fill is there, nor one behind them, which would go. */
+static int check_outputs(const struct options *opt, int64_t tokens, struct err *err)
 {
-    char *first = shard_path(opt, 0);
-    struct data_file f;
-    int there = access(first, F_OK) == 0, rc = 0;
+    int64_t per = opt->shard_tokens, last = per ? tokens / per + (tokens % per != 0) : 0;
+    int rc = 0;
 
-    if (there && !opt->force)
-        rc = err_set(err, ERR_INPUT, "%s exists; give another name, or --force to replace it",
-                     first);
+    for (int64_t i = 0; i <= last && rc == 0 && !opt->force; i++) {
+        char *path = shard_path(opt, (int)i);
+
+        if (access(path, F_OK) == 0)
+            rc = err_set(err, ERR_INPUT, "%s exists; give another name, or --force to replace it",
+                         path);
+        free(path);
+    }
+    return rc;
+}
+
+/* Everything is looked at before the first byte is written. */
+static int check_files(const struct options *opt, int n, char **file, struct err *err)
+{
+    struct data_file f;
+    int64_t tokens = 0;
+    int rc = check_outputs(opt, 0, err);
+
     for (int i = 0; i < n && rc == 0; i++) {
         rc = data_file_open(&f, file[i], DATA_AUTO, err);
-        if (rc == 0)
+        if (rc == 0) {
+            tokens += f.tokens + (opt->doc_token >= 0);
             data_file_close(&f);
+        }
     }
-    free(first);
-    return rc;
+    return rc ? rc : check_outputs(opt, tokens, err);
 }
 
 static int make_shards(const struct options *opt, int n, char **file, struct err *err)
 {
     struct writer w = {.opt = opt, .fd = -1};
-    int rc = check_inputs(opt, n, file, err);
+    int rc = check_files(opt, n, file, err);
 
     if (rc)
         return rc;

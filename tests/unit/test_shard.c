@@ -145,6 +145,23 @@ static void test_shards(void **state)
     assert_int_equal(count_files("s_*"), 1);
 }
 
+/* Only --force replaces a shard, or takes one away, whichever of them is there. */
+static void test_shards_are_not_replaced(void **state)
+{
+    static const char *const there[] = {"p_000000.bin", "p_000001.bin", "p_000002.bin"};
+
+    put("abcd", "abcd"); /* makes two shards; a third would be a tail of an earlier run */
+    for (int i = 0; i < 3; i++) {
+        put(there[i], "mine");
+        assert_int_equal(RUN("--shard-tokens", "3", "p.bin", "abcd"), 2 << 8);
+        assert_true(said(there[i]) && said("--force"));
+        assert_int_equal(count_files("p_*"), 1);
+        assert_int_equal(RUN("--shard-tokens", "9223372036854775807", "q.bin", "abcd"), 0);
+        assert_int_equal(unlink("q_000000.bin"), 0);
+        assert_int_equal(unlink(there[i]), 0);
+    }
+}
+
 static void test_read_back(void **state)
 {
     struct job job = {.train = (char *)"r_*.bin", .seq_len = 4, .doc_token = 300, .doc_mask = 1};
@@ -222,6 +239,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_one_file), cmocka_unit_test(test_shards),
+        cmocka_unit_test(test_shards_are_not_replaced),
         cmocka_unit_test(test_read_back), cmocka_unit_test(test_bad_use),
         cmocka_unit_test(test_faults),   cmocka_unit_test(test_killed),
     };
