@@ -205,6 +205,20 @@ static int feed(struct sampler *s, int64_t from, int64_t n, int64_t at, int64_t 
     return rc;
 }
 
+/* The prompt's bytes are its tokens, so the model must have them. */
+static int check_prompt(const struct sampler *s, struct err *err)
+{
+    int64_t vocab = s->setup->model->vocab;
+
+    for (const char *p = s->prompt; *p; p++)
+        if ((unsigned char)*p >= vocab)
+            return err_set(err, ERR_INPUT,
+                           "--prompt: byte %d is no token of this model, whose vocabulary ends at %lld "
+                           "(it was trained on a token file, not on text); use bytes below %lld",
+                           (unsigned char)*p, (long long)vocab - 1, (long long)vocab);
+    return 0;
+}
+
 /* When the model's longest sample is full, the later half is fed again from position 0. */
 static int write_text(struct sampler *s, struct err *err)
 {
@@ -221,7 +235,7 @@ static int write_text(struct sampler *s, struct err *err)
         if (in_cache + (s->n - from) > max || !in_cache) {
             exec_decode_reset(s->exec);
             in_cache = 0;
-            from = s->n > max / 2 ? s->n - max / 2 : 0;
+            from = s->n > max ? s->n - (max + 1) / 2 : 0;
         }
         if (feed(s, from, s->n - from, in_cache, max, &logit, err) < 0)
             return -1;
@@ -251,6 +265,8 @@ int sample_main(int argc, char **argv)
         rc = err_set(&err, ERR_INPUT, "--prompt is empty; give at least one character");
     if (!rc)
         rc = build(&s, &err);
+    if (!rc)
+        rc = check_prompt(&s, &err);
     if (!rc)
         rc = write_text(&s, &err);
     clear(&s);
