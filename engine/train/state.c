@@ -223,7 +223,7 @@ int train_resume(struct train *t, const char *path, struct err *err)
     if (!rc) {
         const struct ckpt_meta *m = ckpt_meta(c);
 
-        t->step = m->step;
+        t->step = t->from_step = m->step;
         t->saved_step = is_own(t, ckpt_path(c)) ? m->step : -1;
         t->update = m->update;
         t->samples = m->samples;
@@ -244,6 +244,7 @@ int train_init_from(struct train *t, const char *path, struct err *err)
     if (ckpt_open(&c, path, err) < 0)
         return -1;
     rc = fill(t, c, 1, err);
+    t->from_step = ckpt_meta(c)->step;
     if (!rc)
         train_report_text(t, "weights from %s, step 0", ckpt_path(c));
     ckpt_close(c);

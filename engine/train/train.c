@@ -48,7 +48,25 @@ static int has_checkpoint(const struct job *job)
     return there;
 }
 
-static int first_state(struct train *t, struct err *err)
+/* A path may name another folder on another node: ranks that began with different checkpoints would train
+ * on without a word. */
+static int agree_on_start(struct train *t, struct err *err)
+{
+    double step[2] = {(double)t->from_step, -(double)t->from_step};
+    struct coll all = {.op = COLL_ALL_REDUCE, .send = step, .recv = step, .count = 2,
+                       .dtype = DS_F64, .reduce = COLL_MAX, .class = CLASS_CONTROL};
+
+    if (t->comm->size > 1 && comm_run(t->comm, &all, err) < 0)
+        return -1;
+    if (step[0] == -step[1])
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "the ranks do not see the same checkpoint: the newest is of step %.0f, but there are "
+                   "ranks with %s; give a folder that all nodes share",
+                   step[0], -step[1] < 0 ? "none" : "an older one");
+}
+
+static int load_state(struct train *t, struct err *err)
 {
     const struct job *job = &t->setup->job;
 
@@ -58,6 +76,11 @@ static int first_state(struct train *t, struct err *err)
         return train_resume(t, job->run_dir, err);
     zero_init(t->zero, (uint64_t)job->seed);
     return job->init_from ? train_init_from(t, job->init_from, err) : zero_refresh(t->zero, err);
+}
+
+static int first_state(struct train *t, struct err *err)
+{
+    return load_state(t, err) < 0 ? -1 : agree_on_start(t, err);
 }
 
 /* DS_DEVICE names another device than the first that is usable: cpu-async makes every stream a thread with
@@ -86,7 +109,7 @@ int train_create(struct train **out, struct setup *s, struct boot *boot, struct 
     t->k = &kernels_cpu;
     t->valid_loss = NAN;
     t->save_err = (struct err)ERR_INIT;
-    t->saved_step = -1;
+    t->saved_step = t->from_step = -1;
     t->threads = train_threads(&s->job, boot->local_world);
     t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed, .loss_scale = 1};
     ops = pick_device(err);

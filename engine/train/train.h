@@ -35,6 +35,7 @@ struct train {
     int64_t step, update, samples, applied; /* attempts, applied updates, consumed samples, samples of
                                              * applied updates */
     int64_t saved_step;                     /* newest step given to the writer */
+    int64_t from_step;                      /* of the checkpoint that the run began with; -1: none */
     struct err save_err;                    /* how the newest finished save failed, if it did */
     int64_t skipped, in_a_row;              /* steps left out because of NaN or Inf; the newest of them */
     double loss, grad_norm, valid_loss;     /* of the last step; of the last evaluation */
