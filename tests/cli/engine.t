@@ -45,11 +45,11 @@ like "the sample begins with the prompt" "$a" "the king"
 g=$("$launch" sample run --prompt "the king" --tokens 60 --temperature 0 | tail -c 20)
 k=$("$launch" sample run --prompt "the king" --tokens 60 --top-k 1 --seed 5 | tail -c 20)
 is "top-k 1 is temperature 0" "$g" "$k"
-# 15 of seq_len 16 bytes: the first of them is still before the model when it chooses
+# 15 of seq_len 16 bytes: the first is still before the model when it chooses; a low temperature shows little things
 differs=0
 for seed in 1 2 3 4 5 6 7 8; do
-    x=$("$launch" sample run --prompt "xhe king said o" --tokens 2 --temperature 1.5 --seed $seed | tail -c +2)
-    y=$("$launch" sample run --prompt "the king said o" --tokens 2 --temperature 1.5 --seed $seed | tail -c +2)
+    x=$("$launch" sample run --prompt "xhe king said o" --tokens 2 --temperature 0.1 --seed $seed | tail -c +2)
+    y=$("$launch" sample run --prompt "the king said o" --tokens 2 --temperature 0.1 --seed $seed | tail -c +2)
     [ "$x" = "$y" ] || differs=$((differs + 1))
 done
 is "a prompt that fits is read from its first byte" "$((differs > 0))" 1
