@@ -14,6 +14,8 @@
 #include <string.h>
 #include <strings.h>
 
+#define SLOTS_MOST (1 << 20) /* of all hosts together */
+
 struct filter {
     const char *flag; /* --include or --exclude, for errors */
     const char *text;
@@ -283,25 +285,44 @@ static int filter_hosts(struct hosts *h, const char *flag, const char *text, int
     return rc;
 }
 
+static int most_slots(const struct host *host)
+{
+    if (!host->open)
+        return host->nslots;
+    return host->max_slots ? host->max_slots : SLOTS_MOST;
+}
+
 static int check_counts(const struct hosts *h, const struct host_filter *f, struct err *err)
 {
     if (f->num_nodes == 0 || f->num_nodes < -1)
         return err_set(err, ERR_INPUT, "--num_nodes is %d; give 1 to %d", f->num_nodes, h->n);
     if (f->num_slots == 0 || f->num_slots < -1)
         return err_set(err, ERR_INPUT, "--num_gpus is %d; give at least 1", f->num_slots);
+    if ((int64_t)f->num_slots * (f->num_nodes > 0 ? f->num_nodes : h->n) > SLOTS_MOST)
+        return err_set(err, ERR_INPUT, "--num_gpus is %d, which is more than %d ranks in all; lower it", f->num_slots,
+                       SLOTS_MOST);
     if (f->num_nodes > h->n)
         return err_set(err, ERR_INPUT,
                        "--num_nodes is %d but %.128s has %d host%s; lower it or add "
                        "hosts",
                        f->num_nodes, h->source, h->n, h->n == 1 ? "" : "s");
     for (int i = 0; i < (f->num_nodes > 0 ? f->num_nodes : h->n); i++)
-        if (f->num_slots > h->host[i].nslots)
+        if (f->num_slots > most_slots(&h->host[i]))
             return err_set(err, ERR_INPUT,
                            "--num_gpus is %d but host %.64s has %d slot%s; lower it or leave the "
                            "host out",
-                           f->num_slots, h->host[i].name, h->host[i].nslots,
-                           h->host[i].nslots == 1 ? "" : "s");
+                           f->num_slots, h->host[i].name, most_slots(&h->host[i]),
+                           most_slots(&h->host[i]) == 1 ? "" : "s");
     return 0;
+}
+
+/* A host without a written number of slots gets n, slot i with device i. */
+static void open_slots(struct host *host, int n)
+{
+    host->slot = xrealloc(host->slot, (size_t)n * sizeof *host->slot);
+    host->device = xrealloc(host->device, (size_t)n * sizeof *host->device);
+    for (int i = host->nslots; i < n; i++)
+        host->slot[i] = host->device[i] = i;
 }
 
 static int cut_counts(struct hosts *h, const struct host_filter *f, struct err *err)
@@ -310,8 +331,11 @@ static int cut_counts(struct hosts *h, const struct host_filter *f, struct err *
         return -1;
     while (f->num_nodes > 0 && h->n > f->num_nodes)
         host_free(&h->host[--h->n]);
-    for (int i = 0; i < h->n && f->num_slots > 0; i++)
+    for (int i = 0; i < h->n && f->num_slots > 0; i++) {
+        if (f->num_slots > h->host[i].nslots)
+            open_slots(&h->host[i], f->num_slots);
         h->host[i].nslots = f->num_slots;
+    }
     return 0;
 }
 

@@ -50,6 +50,7 @@ struct entry {
     int ipv6;
     struct nodelist names;
     int64_t slots, max_slots, port; /* -1: not given */
+    int open;                       /* slots were not */
     struct ids devices;
     int has_devices;
 };
@@ -398,6 +399,7 @@ static int entry_check(struct parser *p, struct entry *e)
 
     if (e->has_devices && e->slots == -1)
         e->slots = e->devices.n;
+    e->open = e->slots == -1;
     if (e->slots == -1)
         e->slots = 1;
     if (e->has_devices && e->devices.n != e->slots)
@@ -426,6 +428,7 @@ static void add_host(struct parser *p, const struct entry *e, const char *name)
                        .user = e->user ? xstrdup(e->user) : NULL,
                        .port = e->port == -1 ? 0 : (int)e->port,
                        .nslots = (int)e->slots,
+                       .open = e->open,
                        .max_slots = e->max_slots == -1 ? 0 : (int)e->max_slots,
                        .line = p->line};
     h->slot = xmalloc((size_t)h->nslots * sizeof *h->slot);

@@ -14,6 +14,7 @@ struct host {
     int nslots;
     int *device;   /* [nslots] device id of each slot (equal to slot unless devices= was given) */
     int max_slots; /* 0: not given */
+    int open;      /* no number of slots was written: there is one, and --num_gpus may ask for more */
     int line;      /* where it stands; 0: not from a file */
 };
 

@@ -26,6 +26,8 @@ is "an agent store of a torchrun around us is not announced" \
     "$(TORCHELASTIC_USE_AGENT_STORE=True run --hosts local:1 sh -c 'echo "<$TORCHELASTIC_USE_AGENT_STORE>"')" "<>"
 echo 'import sys; print(sys.argv[1:])' >args.py
 is "--nproc-per-node appends no --local_rank" "$(run --nproc-per-node 1 args.py x)" "['x']"
+is "--nproc-per-node of hosts without a number of slots" \
+    "$(run --hosts a,b --launcher exec --launcher_args "$agent" --nproc-per-node 2 --prefix none sh -c 'echo $RANK/$WORLD_SIZE' | sort | tr '\n' ' ')" "0/4 1/4 2/4 3/4 "
 is "-m runs a module" "$(run --standalone --nproc-per-node 1 -m args x y)" "['x', 'y']"
 is "--nproc-per-node cpu" "$(run --standalone --nproc-per-node cpu --prefix none echo x | wc -l | tr -d ' ')" "$(nproc)"
 is "--nnodes MIN:MAX takes what is there" "$(run --nnodes 1:4 --hosts local:2x1 --prefix none echo x | wc -l | tr -d ' ')" 2

@@ -97,6 +97,35 @@ static void test_counts(void **state)
     refuse(NULL, NULL, -1, 0, "--num_gpus is 0");
 }
 
+/* Where no number of slots is written, the command line may say it. */
+static void open_slots(void **state)
+{
+    static const char text[] = "p\nq max_slots=3\nr slots=2\ns devices=7,8\n";
+    struct host_filter two = {NULL, NULL, 3, 2}, more = {NULL, NULL, 2, 4}, third = {NULL, NULL, 3, 3},
+                       many = {NULL, NULL, 1, 1 << 21};
+    struct err err = ERR_INIT;
+    struct hosts h = {0};
+
+    assert_int_equal(hostfile_parse(&h, "F", text, sizeof text - 1, &err), 0);
+    assert_int_equal(hosts_total(&h), 6);
+    assert_int_equal(hosts_filter(&h, &more, &err), -1);
+    assert_non_null(strstr(err.text, "host q has 3 slots"));
+    err = (struct err)ERR_INIT;
+    assert_int_equal(hosts_filter(&h, &third, &err), -1);
+    assert_non_null(strstr(err.text, "host r has 2 slots"));
+    err = (struct err)ERR_INIT;
+    assert_int_equal(hosts_filter(&h, &many, &err), -1);
+    assert_non_null(strstr(err.text, "--num_gpus is 2097152"));
+    assert_int_equal(hosts_filter(&h, &two, NULL), 0);
+    assert_int_equal(hosts_total(&h), 6);
+    assert_int_equal(h.host[0].slot[1], 1);
+    assert_int_equal(h.host[0].device[1], 1);
+    hosts_drop(&h, 1);
+    assert_int_equal(h.n, 2);
+    assert_string_equal(h.host[1].name, "r");
+    hosts_clear(&h);
+}
+
 static void test_refused(void **state)
 {
     refuse("w0", "w1", -1, -1, "both given");
@@ -128,6 +157,7 @@ int main(void)
         cmocka_unit_test(test_include),
         cmocka_unit_test(test_exclude),
         cmocka_unit_test(test_counts),
+        cmocka_unit_test(open_slots),
         cmocka_unit_test(test_refused),
     };
 
