@@ -297,30 +297,6 @@ static struct hello_iface *get_ifaces(struct reader *r, int *n)
     return iface;
 }
 
-static void put_numa(struct buf *out, const struct hello_numa *numa, int n)
-{
-    put_u32(out, (uint32_t)n);
-    for (int i = 0; i < n; i++) {
-        put_int(out, numa[i].id);
-        put_str(out, numa[i].cpus);
-        put_u64(out, numa[i].mem_bytes);
-    }
-}
-
-static struct hello_numa *get_numa(struct reader *r, int *n)
-{
-    struct hello_numa *numa;
-
-    *n = get_count(r, 16);
-    numa = xcalloc((size_t)*n, sizeof *numa);
-    for (int i = 0; i < *n; i++) {
-        numa[i].id = get_int(r);
-        numa[i].cpus = get_str(r);
-        numa[i].mem_bytes = get_u64(r);
-    }
-    return numa;
-}
-
 void hello_put(struct buf *out, const struct hello *h)
 {
     put_str(out, h->build_id); /* first: read alone when the builds differ */
@@ -338,7 +314,6 @@ void hello_put(struct buf *out, const struct hello *h)
     put_int(out, h->port);
     put_str(out, h->rank_program);
     put_ifaces(out, h->iface, h->nifaces);
-    put_numa(out, h->numa, h->nnuma);
     topo_put(out, &h->topo);
     put_str(out, h->device_mask);
     put_u8(out, h->masked != 0);
@@ -373,7 +348,6 @@ int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
     h->port = get_int(&r);
     h->rank_program = get_str(&r);
     h->iface = get_ifaces(&r, &h->nifaces);
-    h->numa = get_numa(&r, &h->nnuma);
     topo_get(&r, &h->topo);
     h->device_mask = get_str(&r);
     h->masked = get_u8(&r);
@@ -400,9 +374,6 @@ void hello_clear(struct hello *h)
         free(h->iface[i].rdma);
     }
     free(h->iface);
-    for (int i = 0; i < h->nnuma; i++)
-        free(h->numa[i].cpus);
-    free(h->numa);
     topo_clear(&h->topo);
     free(h->device_mask);
     free(h->toward);

@@ -88,12 +88,6 @@ struct hello_iface {
     char *rdma; /* its RDMA device as UCX names it, "mlx5_0:1"; "": none */
 };
 
-struct hello_numa {
-    int id;
-    char *cpus; /* "0-7" */
-    uint64_t mem_bytes;
-};
-
 struct hello {
     char *build_id, *machine, *kernel, *hostname, *boot_id, *cwd;
     int pid;
@@ -106,8 +100,6 @@ struct hello {
     char *rank_program; /* the ds-rank that an empty argv[0] means; "": none found */
     struct hello_iface *iface;
     int nifaces; /* up, with an address */
-    struct hello_numa *numa;
-    int nnuma;
     struct topo topo;  /* of the processors in cpus */
     char *device_mask; /* CUDA_VISIBLE_DEVICES there; "": not set */
     int masked;        /* 1: it is set */

@@ -55,32 +55,6 @@ int node_cores(void)
     return topo_allowed(set);
 }
 
-static void add_numa(struct hello *h, int id)
-{
-    char path[96];
-    struct hello_numa *m;
-
-    h->numa = xrealloc(h->numa, (size_t)(h->nnuma + 1) * sizeof *h->numa);
-    m = &h->numa[h->nnuma++];
-    m->id = id;
-    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/cpulist", id);
-    m->cpus = read_text(path);
-    snprintf(path, sizeof path, "/sys/devices/system/node/node%d/meminfo", id);
-    m->mem_bytes = read_kb(path, "MemTotal");
-}
-
-static void find_numa(struct hello *h)
-{
-    char *online = read_text("/sys/devices/system/node/online");
-    uint8_t set[1024];
-
-    if (cpus_parse(online, set, sizeof set) == 0)
-        for (int i = 0; i < (int)sizeof set; i++)
-            if (set[i])
-                add_numa(h, i);
-    free(online);
-}
-
 static int prefix_of(const uint8_t *mask, int bytes)
 {
     int bits = 0;
@@ -198,6 +172,5 @@ void node_hello(struct hello *h)
     h->port = port_hold(0);
     h->rank_program = node_rank_program();
     find_ifaces(h);
-    find_numa(h);
     topo_read(&h->topo, "/sys", set);
 }

@@ -220,7 +220,6 @@ static void spawn_contradictions(void **state)
 static void hello_survives(void **state)
 {
     struct hello_iface iface[] = {{"eth0", "10.0.0.1", 24, 0, "mlx5_0:1"}, {"lo", "127.0.0.1", 8, 1, ""}};
-    struct hello_numa numa[] = {{0, "0-1", 1u << 30}};
     struct topo_cpu cpus[] = {{0, 0, 0, 0}, {1, 0, 0, 0}};
     struct hello in = {.build_id = (char *)build_id(),
                        .machine = "x86_64",
@@ -238,8 +237,6 @@ static void hello_survives(void **state)
                        .rank_program = "/usr/bin/ds-rank",
                        .iface = iface,
                        .nifaces = 2,
-                       .numa = numa,
-                       .nnuma = 1,
                        .topo = {cpus, 2, NULL, 0},
                        .device_mask = "MIG-a",
                        .masked = 1,
@@ -253,7 +250,6 @@ static void hello_survives(void **state)
     assert_string_equal(out.iface[0].address, "10.0.0.1");
     assert_int_equal(out.iface[1].loopback, 1);
     assert_true(out.mem_bytes == 5ull << 32);
-    assert_string_equal(out.numa[0].cpus, "0-1");
     assert_int_equal(out.topo.n, 2);
     assert_string_equal(out.iface[0].rdma, "mlx5_0:1");
     assert_string_equal(out.device_mask, "MIG-a");
