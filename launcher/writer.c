@@ -54,6 +54,7 @@ struct writer {
         size_t bytes;
     } *told; /* [nodes] loop only */
     int files;             /* open, thread only */
+    int said;              /* the last failure that was told, thread only */
     char *status;          /* the live line on the screen, thread only */
     int status_fd;         /* thread only */
     uv_async_t async;
@@ -63,12 +64,6 @@ struct writer {
 
 static int write_all(int fd, const char *data, size_t n)
 {
-    int fault;
-
-    if (n && fault_hit("logwrite", &fault)) {
-        errno = fault;
-        return -1;
-    }
     while (n) {
         ssize_t rc = write(fd, data, n);
 
@@ -119,17 +114,21 @@ static void write_terminal(struct writer *w, struct sink *s, const char *data, s
 
 static void write_file(struct writer *w, struct sink *s, const char *data, size_t n)
 {
-    int keep = s->fd >= 0 || w->files < FILES_OPEN;
+    int keep = s->fd >= 0 || w->files < FILES_OPEN, fault = 0, failed;
 
-    if (s->broken)
+    if (s->broken || !n)
         return;
     if (s->fd < 0) {
         s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
         w->files += s->fd >= 0;
     }
-    if (s->fd < 0 || write_all(s->fd, data, n)) {
-        s->broken = errno;
-        log_warn("cannot write %s: %m; its further lines are dropped, the job goes on", s->path);
+    failed = s->fd < 0 || fault_hit("logwrite", &fault) || write_all(s->fd, data, n);
+    if (failed) {
+        s->broken = fault ? fault : errno;
+        if (s->broken != w->said) /* once for a disk that is full, not for each of many files */
+            log_warn("cannot write %s: %s; its further lines are dropped, and those of other files with the same "
+                     "trouble; the job goes on", s->path, strerror(s->broken));
+        w->said = s->broken;
         keep = 0;
     }
     if (s->fd >= 0 && !keep) {

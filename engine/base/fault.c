@@ -11,16 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #define FAULTS_MAX 16
 
-enum fault_action { FAULT_ERRNO, FAULT_KILL };
+enum fault_action { FAULT_ERRNO, FAULT_KILL, FAULT_WAIT };
 
 static struct fault {
     char name[32];
     int left; /* atomic: fails when it goes from 1 to 0 */
     enum fault_action action;
-    int err_no;
+    int err_no; /* of FAULT_WAIT: milliseconds */
 } faults[FAULTS_MAX];
 static int nfaults;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -33,8 +34,13 @@ static void read_action(struct fault *f, const char *word)
     } names[] = {
         {"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},         {"EINTR", EINTR},
         {"EACCES", EACCES}, {"ENOENT", ENOENT}, {"ECONNRESET", ECONNRESET}, {"EPIPE", EPIPE}};
+    int64_t ms;
 
     f->err_no = EIO;
+    if (!parse_i64(word, 1, 600000, &ms)) {
+        f->action = FAULT_WAIT;
+        f->err_no = (int)ms;
+    }
     if (strcasecmp(word, "KILL") == 0)
         f->action = FAULT_KILL;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
@@ -79,6 +85,10 @@ int fault_hit(const char *name, int *err_no)
             continue;
         if (f->action == FAULT_KILL)
             raise(SIGKILL);
+        if (f->action == FAULT_WAIT) {
+            usleep((useconds_t)f->err_no * 1000);
+            return 0;
+        }
         *err_no = f->err_no;
         return 1;
     }
