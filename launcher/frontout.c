@@ -15,10 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CREDIT_POOL (16u << 20) /* bytes of output under way from all nodes together */
+#define CREDIT_POOL (8u << 20) /* bytes of output under way from all nodes together */
 #define CREDIT_MAX (1u << 20)   /* from one node */
 #define LIVE_MS 100 /* between two looks of the live line */
-#define CREDIT_MIN (4u << 10)
+#define CREDIT_MIN (2u << 10)
 
 static size_t credit_of(const struct front *f)
 {

@@ -12,7 +12,7 @@
 
 #define RANKS_BYTES 80            /* of the rank list in front of a folded line */
 #define TAIL_BYTES 8192           /* of a rank's last output, in a world of a few thousand */
-#define TAILS_BYTES (12u << 20)   /* of all ranks together */
+#define TAILS_BYTES (6u << 20)    /* of all ranks together */
 
 struct stream {
     struct buf line;   /* not yet given out */

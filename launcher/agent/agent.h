@@ -42,7 +42,8 @@ struct stream {
     int which; /* 1 stdout, 2 stderr */
     int fd;    /* -1: ended */
     struct watch *watch;
-    struct buf tail;  /* read, and no end of line yet */
+    struct buf tail;  /* read, and no end of line yet; at most 64 KiB */
+    int lines_left;   /* it has whole lines that wait for credit */
     int64_t tail_ms, tail_began_ms; /* when something was added to it last, first */
 };
 

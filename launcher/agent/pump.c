@@ -48,8 +48,10 @@ static void give_lines(struct stream *s, const char *data, size_t n)
     const char *nl = memrchr(data, '\n', n);
     size_t whole = nl ? (size_t)(nl + 1 - data) : n > LINE_BYTES ? n : 0;
 
+    s->lines_left = 0;
     if (nl && a->credit < (int64_t)whole) { /* to the end of the line in which credit runs out */
         nl = memchr(data + a->credit - 1, '\n', whole - (size_t)a->credit + 1);
+        s->lines_left = (size_t)(nl + 1 - data) < whole;
         whole = (size_t)(nl + 1 - data);
     }
     if (whole)
@@ -79,6 +81,12 @@ static int stream_piece(struct stream *s)
 
     if (s->fd < 0 || credit <= 0)
         return 0;
+    if (have)
+        memcpy(piece, s->tail.data, have);
+    if (s->lines_left) { /* whole lines wait for credit: they go before anything is read */
+        give_lines(s, piece, have);
+        return 1;
+    }
     if (credit < (int64_t)room)
         room = credit > READ_MIN ? (size_t)credit : READ_MIN;
     n = read(s->fd, piece + have, room);
@@ -88,8 +96,6 @@ static int stream_piece(struct stream *s)
         stream_close(s);
         return 0;
     }
-    if (have)
-        memcpy(piece, s->tail.data, have);
     give_lines(s, piece, have + (size_t)n);
     return 1;
 }
@@ -172,9 +178,13 @@ void stream_pump(struct stream *s)
 void pump_credit(struct agent *a)
 {
     for (struct team *t = a->team; t; t = t->next)
-        for (int i = 0; i < t->n; i++)
-            for (int k = 0; k < 2; k++)
-                stream_watch(&t->rank[i].out[k]);
+        for (int i = 0; i < 2 * t->n; i++) {
+            struct stream *s = &t->rank[i / 2].out[i % 2];
+
+            if (s->lines_left)
+                stream_piece(s);
+            stream_watch(s);
+        }
 }
 
 void stdin_close(struct rank *r)

@@ -176,6 +176,14 @@ static void credit_holds_output(void **state)
     driver_until(&d, driver_never, 300);
     assert_int_equal(d.rank[0].out[1].len, 100002);
     assert_in_range(resident_kb(d.hello.pid), 1, (uintmax_t)before + 64);
+    for (int i = 0; i < 100; i++) { /* credit that ends within a line, again and again */
+        driver_u32(&d, MSG_CREDIT, 37);
+        driver_until(&d, driver_never, 2);
+    }
+    driver_until(&d, driver_never, 300);
+    assert_in_range(d.rank[0].out[1].len, 100001 + 3700, 100001 + 3700 + 1);
+    for (size_t i = 0; i < d.rank[0].out[1].len; i++)
+        assert_int_equal(d.rank[0].out[1].data[i], i % 2 ? '\n' : 'y');
     driver_u64(&d, MSG_PING, 5); /* the channel lives on without credit */
     driver_u64(&d, MSG_KILL, 0);
     assert_int_equal(driver_until(&d, driver_exited, LONG_MS), 1);
