@@ -11,8 +11,8 @@ int main(int argc, char **argv)
     for (long i = 0; i < n; i++) {
         int len = snprintf(line, sizeof line, "rank %s line %ld ", rank ? rank : "0", i);
 
-        while (len < 79)
-            line[len++] = (char)('a' + (len + i) % 26);
+        for (; len < 79; len++)
+            line[len] = (char)('a' + (len + i) % 26);
         line[79] = '\n';
         if (fwrite(line, 1, 80, stdout) != 80)
             return 1;

@@ -33,7 +33,7 @@ for (word, nodes), (wall, ranks, cpu, mb, ran, to, back) in sorted(rows.items())
 for word, linear in ("true", 16), ("exchange", 16 * (2 + 2 * 12) / (2 + 2 * 8)):
     small, large = rows[word, 256][0], rows[word, 4096][0]
     print("%s: 4096 nodes took %.1f times as long as 256; linear is %.1f" % (word, large / small, linear))
-    bad |= large / max(small, 0.05) > linear * 1.1
+    bad |= large / max(small, 0.1) > linear * 1.1  # below 0.1 s it is the clock that is measured
 print("within the limits" if not bad else "BEYOND THE LIMITS")
 sys.exit(bad)
 X
