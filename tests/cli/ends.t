@@ -65,6 +65,20 @@ for s in TERM HUP KILL; do
     ok "$s while nodes are checked: no run folder" test ! -e r
 done
 
+# While the ranks are started again and again.
+for s in TERM KILL; do
+    rm -f again.*
+    DS_TEST_MARK=$mark "$launch" --hosts local:2x1 --max-restarts 1000 --grace 200ms sh -c ': >again.$$; sleep 0.05; exit 1' </dev/null >out 2>err &
+    pid=$!
+    wait_for 20 sh -c 'test $(ls again.* | wc -l) -ge 6'
+    kill -$s $pid
+    wait $pid 2>/dev/null
+    rc=$?
+    # 143, 137, or 1 when a rank had failed before
+    ok "$s while ranks are started again: it ends" test $rc -ne 0
+    ok "$s while ranks are started again: nothing is left" wait_for 20 nobody $mark
+done
+
 # A terminal, with a shell that has job control.
 cat >term.py <<'X'
 import os, pty, re, select, sys, time
