@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "launcher/address.h"
+#include "launcher/backlog.h"
 #include "launcher/binding.h"
 #include "launcher/control.h"
 #include "launcher/jobstate.h"
@@ -90,6 +91,7 @@ struct front {
     /* output */
     struct output *output;
     struct writer *term, *files; /* files NULL: no logs */
+    struct backlog backlog;      /* output that is not with term yet */
     struct sink *out[3];         /* by stream */
     struct sink **rank_log;      /* [world], NULL when there are no logs */
     uint8_t *how;                /* frontlogs.c: [world], NULL: every stream is shown and none has a file */
@@ -169,6 +171,7 @@ void front_say(struct front *f, enum log_level level, const char *fmt, ...)
 void front_event(struct front *f, const char *ev, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 void front_rank_event(struct front *f, int rank, const char *json, size_t n);
+void front_output_tick(struct front *f); /* ten times a second */
 void front_output_close(struct front *f);
 
 /* frontin.c */

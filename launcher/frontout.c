@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #define CREDIT_POOL (8u << 20) /* bytes of output under way from all nodes together */
+#define HOLD_BYTES (4u << 20)   /* with prefixes, queued for the terminal: beyond it output waits as it came */
 #define CREDIT_MAX (1u << 20)   /* from one node */
 #define LIVE_MS 100 /* between two looks of the live line */
 #define CREDIT_MIN (2u << 10)
@@ -57,12 +58,32 @@ static void give_back(struct front *f, int node)
     nd->credited = done;
 }
 
+/* A rank's bytes on their way to the terminal. */
+static void show(struct front *f, int node, int rank, int stream, const char *data, size_t n)
+{
+    if (front_logs_shown(f, rank, stream))
+        output_feed(f->output, rank, stream, data, n, clock_ms());
+    writer_put(f->term, f->out[stream], NULL, 0, node, n);
+}
+
+/* What waited, as far as the terminal keeps up. */
+static void show_backlog(struct front *f)
+{
+    struct backlog_piece *p;
+
+    while (writer_pending(f->term) < HOLD_BYTES && (p = backlog_take(&f->backlog))) {
+        show(f, p->node, p->rank, p->stream, p->data, p->n);
+        free(p);
+    }
+}
+
 static void term_done(void *ctx, int node, size_t bytes)
 {
     struct front *f = ctx;
 
     f->node[node].term_done += bytes;
     give_back(f, node);
+    show_backlog(f);
 }
 
 static void files_done(void *ctx, int node, size_t bytes)
@@ -210,9 +231,10 @@ void front_output(struct front *f, int node, int rank, int stream, const char *d
         writer_put(f->files, f->rank_log[rank], data, n, node, n);
     if (f->stream_log && n)
         front_logs_put(f, node, rank, stream, data, n);
-    if (front_logs_shown(f, rank, stream))
-        output_feed(f->output, rank, stream, data, n, clock_ms());
-    writer_put(f->term, f->out[stream], NULL, 0, node, n);
+    if (f->backlog.head || writer_pending(f->term) >= HOLD_BYTES)
+        backlog_add(&f->backlog, node, rank, stream, data, n);
+    else
+        show(f, node, rank, stream, data, n);
 }
 
 void front_say(struct front *f, enum log_level level, const char *fmt, ...)
@@ -307,10 +329,20 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
     buf_clear(&b);
 }
 
+void front_output_tick(struct front *f)
+{
+    show_backlog(f);
+    output_tick(f->output, clock_ms());
+}
+
 void front_output_close(struct front *f)
 {
     if (f->live || f->bar_fd >= 0)
         writer_status(f->term, f->live ? STDERR_FILENO : f->bar_fd, "");
+    while (f->backlog.head) {
+        show_backlog(f);
+        writer_flush(f->term, -1);
+    }
     output_flush(f->output);
     writer_flush(f->term, -1);
     if (f->files && writer_flush(f->files, 10000))

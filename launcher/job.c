@@ -435,7 +435,7 @@ static void partial_fired(uv_timer_t *t)
 {
     struct front *f = t->data;
 
-    output_tick(f->output, clock_ms());
+    front_output_tick(f);
 }
 
 /* ---- the whole ---- */

@@ -5,4 +5,4 @@ pkglibexec_PROGRAMS += ds-agent-sim
 ds_agent_sim_SOURCES = launcher/agent/sim.h launcher/agent/simmain.c launcher/agent/simranks.c
 ds_agent_sim_LDADD = libagent.a libmsg.a libdsbase.a $(UV_LIBS)
 # Output.
-libfront_a_SOURCES += launcher/fold.c launcher/fold.h launcher/frontin.c
+libfront_a_SOURCES += launcher/backlog.c launcher/backlog.h launcher/fold.c launcher/fold.h launcher/frontin.c

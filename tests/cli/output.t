@@ -142,6 +142,21 @@ p.wait()
 X
 is "512 ranks against a reader that stands still" "$(timeout 60 python3 slow.py "$launch")" "flat small"
 
+# empty lines, of which long prefixes make thirty times as much
+cat >empty.py <<'X'
+import os, subprocess, sys, time
+p = subprocess.Popen([sys.argv[1], "--hosts", "local:4x4", "--prefix", "time,host:rank", "sh", "-c", "yes ''"],
+                     stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+os.read(p.stdout.fileno(), 1)
+time.sleep(3)
+inner = int(subprocess.check_output(["pgrep", "-P", str(p.pid)]).split()[0])
+rss = [int(l.split()[1]) for l in open("/proc/%d/status" % inner) if l.startswith("VmRSS")][0]
+p.send_signal(2)
+lines = p.stdout.read().split(b"\n")
+print("small" if rss < 60000 else "%d kB" % rss, p.wait(), {l[12:19] for l in lines[1:-2]} == {b" local%d" % i for i in range(4)})
+X
+is "empty lines against a reader that stands still" "$(timeout 60 python3 empty.py "$launch")" "small 130 True"
+
 # ---- stdin ----
 is "--stdin all" "$(printf 'one\ntwo\n' | run --hosts local:2x2 --stdin all --fold cat)" "[0-3] one
 [0-3] two"
