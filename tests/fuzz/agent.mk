@@ -2,6 +2,6 @@
 check_PROGRAMS += tests/fuzz/fuzz_msg
 TESTS += tests/fuzz/fuzz_msg
 EXTRA_DIST += tests/fuzz/corpus/msg/agent tests/fuzz/corpus/msg/front \
-	tests/fuzz/corpus/msg/hello-topology
+	tests/fuzz/corpus/msg/hello-topology tests/fuzz/corpus/msg/spawn-runs
 tests_fuzz_fuzz_msg_SOURCES = tests/fuzz/fuzz_msg.c tests/fuzz/replay.c tests/fuzz/fuzz.h
 tests_fuzz_fuzz_msg_LDADD = libmsg.a $(DSBASE_LIBS)
