@@ -8,6 +8,26 @@
 #include <stdio.h>
 #include <string.h>
 
+/* One rank must fit into this machine; what its neighbours take is not known here. */
+static int check_memory(const struct setup *s, struct device *dev, size_t activations, struct err *err)
+{
+    struct mem_info mem = {0};
+    uint64_t bytes[MEM_CLASSES];
+    double need = (double)activations, gb = 1e-9;
+
+    zero_bytes(s->table->numel, s->dtype, (int)s->job.zero_stage, s->table->ranks, bytes);
+    for (int i = 0; i < MEM_CLASSES; i++)
+        need += (double)bytes[i];
+    dev->ops->info(dev, &mem);
+    if (!mem.total || need <= (double)mem.total)
+        return 0;
+    return err_set(err, ERR_INPUT,
+                   "a rank needs %.1f GB of memory (%.1f of them activations) and this machine has %.1f GB; "
+                   "use a smaller model, a smaller train_micro_batch_size_per_gpu or data.seq_len, or "
+                   "zero_optimization.stage = 1 on more ranks",
+                   need * gb, (double)activations * gb, (double)mem.total * gb);
+}
+
 static int print_table(struct setup *s, struct err *err)
 {
     float unused = 0; /* the executor only measures, but for a backward too */
@@ -22,6 +42,8 @@ static int print_table(struct setup *s, struct err *err)
         rc = exec_create(&exec, s->model, s->table, &none, &kernels_cpu, dev, err);
     if (!rc)
         rc = exec_bytes(exec, s->job.micro_batch_size, s->job.seq_len, &bytes, err);
+    if (!rc)
+        rc = check_memory(s, dev, bytes, err);
     if (!rc) {
         setup_table(s, bytes, 0, 0, train_threads(&s->job, 1), &out);
         fputs(buf_str(&out), stdout);

@@ -76,6 +76,23 @@ static int make_table(struct setup *s, int ranks, struct err *err)
     return rc;
 }
 
+/* Kernels count the tokens of a micro-batch in 32 bits, and a step's must fit the arithmetic of the run. */
+static int check_tokens(const struct setup *s, struct err *err)
+{
+    int64_t step;
+
+    if (s->job.micro_batch_size > INT32_MAX / s->job.seq_len)
+        return err_set(err, ERR_INPUT,
+                       "a micro-batch of train_micro_batch_size_per_gpu %lld x data.seq_len %lld is more than "
+                       "%d tokens; lower the one and raise gradient_accumulation_steps",
+                       (long long)s->job.micro_batch_size, (long long)s->job.seq_len, INT32_MAX);
+    if (__builtin_mul_overflow(s->job.train_batch_size, s->job.seq_len, &step) || step > INT64_MAX >> 16)
+        return err_set(err, ERR_INPUT,
+                       "train_batch_size %lld x data.seq_len %lld is too large; lower one of them",
+                       (long long)s->job.train_batch_size, (long long)s->job.seq_len);
+    return 0;
+}
+
 static int64_t least(int64_t a, int64_t b)
 {
     return a <= 0 ? b : b <= 0 ? a : a < b ? a : b;
@@ -136,7 +153,7 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
         return -1;
     s->dtype = s->job.bf16 ? DS_BF16 : DS_F32;
     if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
-                      find_length(s, err) < 0 || open_data(s, err) < 0))
+                      check_tokens(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
         return -1;
     if (model_create(&s->model, &s->job, &s->rows, s->dtype, s->data ? data_vocab(s->data) : 0, err) <
             0 ||

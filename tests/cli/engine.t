@@ -85,6 +85,14 @@ refused "a text that is not there" "nowhere.txt" "$launch" --hosts local:1 --run
 refused "a text shorter than a sample" "seq_len" "$launch" --hosts local:1 --run-dir r2 --set data.seq_len=30000 job.ini
 refused "heads that do not divide" "n_head" "$launch" --hosts local:1 --run-dir r2 --set model.n_head=3 job.ini
 refused "a batch that does not hold" "train_batch_size" "$launch" --hosts local:2x1 --run-dir r2 --set train_batch_size=7 job.ini
+refused "a micro-batch beyond all counting" "lower the one and raise gradient_accumulation_steps" \
+    "$launch" --hosts local:1 --run-dir r2 --set train_micro_batch_size_per_gpu=1000000000 job.ini
+refused "a step beyond all counting" "train_batch_size 100000000000000000 x data.seq_len 16" "$launch" --hosts local:1 \
+    --run-dir r2 --set train_micro_batch_size_per_gpu=100000000 --set gradient_accumulation_steps=1000000000 job.ini
+refused "activations that no machine holds" "GB of memory" "$launch" --hosts local:1 --run-dir r2 \
+    --set train_micro_batch_size_per_gpu=100000000 --set model.n_embd=4096 job.ini
+refused "a model that no machine holds" "GB of memory" "$launch" --hosts local:1 --run-dir r2 \
+    --set model.n_embd=1048576 --set model.n_layer=1000 job.ini
 refused "a run without an end" "run.steps" "$launch" --hosts local:1 --run-dir r2 --set run.steps=0 job.ini
 refused "a wrong [model] key has the job file's own line" "wrong.ini:11: unknown setting model.n_layers" \
     "$launch" --hosts local:2x1 --run-dir r2 wrong.ini
