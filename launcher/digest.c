@@ -53,26 +53,20 @@ static void sha256_block(uint32_t *h, const uint8_t *p)
         0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
         0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
         0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-    uint32_t w[64], s[8];
+    uint32_t w[64], a = h[0], b = h[1], c = h[2], d = h[3], e = h[4], f = h[5], g = h[6], last = h[7];
 
-    memcpy(s, h, sizeof s);
-    for (int t = 0; t < 64; t++) {
-        if (t < 16) {
-            w[t] = load(p + 4 * t);
-        } else {
-            uint32_t x = w[t - 15], y = w[t - 2];
-            w[t] = w[t - 16] + (ror(x, 7) ^ ror(x, 18) ^ x >> 3) + w[t - 7] +
-                   (ror(y, 17) ^ ror(y, 19) ^ y >> 10);
-        }
-        uint32_t e = s[4], a = s[0];
-        uint32_t t1 = s[7] + (ror(e, 6) ^ ror(e, 11) ^ ror(e, 25)) + ((e & s[5]) ^ (~e & s[6])) + k[t] + w[t];
-        uint32_t t2 = (ror(a, 2) ^ ror(a, 13) ^ ror(a, 22)) + ((a & s[1]) ^ (a & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += t1;
-        s[0] = t1 + t2;
+    for (int t = 0; t < 16; t++)
+        w[t] = load(p + 4 * t);
+    for (int t = 16; t < 64; t++) {
+        uint32_t x = w[t - 15], y = w[t - 2];
+        w[t] = w[t - 16] + (ror(x, 7) ^ ror(x, 18) ^ x >> 3) + w[t - 7] + (ror(y, 17) ^ ror(y, 19) ^ y >> 10);
     }
-    for (int i = 0; i < 8; i++)
-        h[i] += s[i];
+    for (int t = 0; t < 64; t++) {
+        uint32_t t1 = last + (ror(e, 6) ^ ror(e, 11) ^ ror(e, 25)) + ((e & f) ^ (~e & g)) + k[t] + w[t];
+        uint32_t t2 = (ror(a, 2) ^ ror(a, 13) ^ ror(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+        last = g, g = f, f = e, e = d + t1, d = c, c = b, b = a, a = t1 + t2;
+    }
+    h[0] += a, h[1] += b, h[2] += c, h[3] += d, h[4] += e, h[5] += f, h[6] += g, h[7] += last;
 }
 
 /* Digests data and the padding; before: bytes that went into h already (a multiple of 64). */
