@@ -446,7 +446,7 @@ static int shake_hands(struct link *l, struct err *err)
     int64_t deadline = clock_ms() + WELCOME_MS;
     struct packet p = {.data = xmalloc(LINK_MAX_BYTES)};
     struct buf hello = BUF_INIT;
-    int rc;
+    int rc, got;
 
     put_str(&hello, build_id());
     put_u32(&hello, (uint32_t)getpid());
@@ -459,9 +459,9 @@ static int shake_hands(struct link *l, struct err *err)
         if (left <= 0)
             rc = err_set(err, ERR_RANK_TIMEOUT, "the agent did not answer within %d s",
                          WELCOME_MS / 1000);
-        else if (poll(&set, 1, (int)left) > 0 && receive(l->fd, &p) <= 0)
+        else if (poll(&set, 1, (int)left) > 0 && (got = receive(l->fd, &p)) <= 0)
             rc = err_set(err, ERR_RANK, "the agent closed the connection before it began: %s",
-                         p.n ? strerror(errno) : "end of stream");
+                         got ? strerror(errno) : "end of stream");
     }
     if (rc == 0)
         rc = read_welcome(l, &p, err);

@@ -64,7 +64,7 @@ static void receive(struct got *g)
 static void answer(enum link_type type, uint32_t id, const struct buf *body, const int *fds,
                    int nfds)
 {
-    char control[CMSG_SPACE(2 * sizeof(int))] = {0};
+    char control[CMSG_SPACE(3 * sizeof(int))] = {0};
     struct buf packet = BUF_INIT;
     struct iovec iov;
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
@@ -453,7 +453,9 @@ static void bad_welcome(void **state)
     int pair[2];
 
     (void)state;
-    for (int kind = 0; kind < 3; kind++) {
+    for (int kind = 0; kind < 4; kind++) {
+        int fds[3] = {0, 0, 0}; /* kind 3: more descriptors than a packet has */
+
         assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair), 0);
         agent = pair[0];
         snprintf(text, sizeof text, "%d", pair[1]);
@@ -463,11 +465,12 @@ static void bad_welcome(void **state)
         if (kind == 0)
             close(agent);
         else
-            answer(kind == 1 ? LINK_REFUSED : LINK_WELCOME, 1, &body, NULL, 0);
+            answer(kind == 1 ? LINK_REFUSED : LINK_WELCOME, 1, &body, fds, kind == 3 ? 3 : 0);
         assert_int_equal(link_open(&l, &b, &err), -1);
         assert_non_null(strstr(err.text, kind == 0   ? "gone"
                                          : kind == 1 ? "another build"
-                                                     : "malformed"));
+                                         : kind == 2 ? "malformed"
+                                                     : "Message too long"));
         if (kind)
             close(agent);
     }
