@@ -87,8 +87,10 @@ static int stream_piece(struct stream *s)
         give_lines(s, piece, have);
         return 1;
     }
-    if (credit < (int64_t)room)
-        room = credit > READ_MIN ? (size_t)credit : READ_MIN;
+    if (credit < READ_MIN)
+        credit = READ_MIN;
+    if (credit < (int64_t)room) /* the piece may have less room than that, behind a long tail */
+        room = (size_t)credit;
     n = read(s->fd, piece + have, room);
     if (n < 0)
         return errno == EINTR;

@@ -206,6 +206,7 @@ static void on_output(struct driver *d, struct driver_rank *k, struct reader *r)
 
     buf_add(&k->out[which], r->p, n);
     k->ended[which] += n == 0;
+    d->largest = n > d->largest ? n : d->largest;
     if (d->echo_credit && n)
         driver_u32(d, MSG_CREDIT, (uint32_t)n);
 }

@@ -28,6 +28,7 @@ struct driver {
     struct hello hello;
     int greeted, bye, closed;
     int echo_credit; /* give back what was used */
+    size_t largest;  /* bytes of an OUTPUT frame */
     int pongs;
     int checks;
     uint32_t check_code;

@@ -199,6 +199,35 @@ static void credit_holds_output(void **state)
     "trap '' TERM INT HUP; setsid sh -c 'trap \"\" TERM; sleep 1000 & sleep 1001 & wait' & " \
     "(setsid sh -c 'sleep 1002 &' &) ; (sleep 1003 &) ; echo up; while :; do sleep 1; done"
 
+/* A line of 62,000 bytes without an end stands in the piece when credit is nearly used up: what is read behind it has
+ * the rest of the piece, less than is read otherwise. No frame may hold more than a piece. */
+static void long_tail_and_little_credit(void **state)
+{
+    static char script[] = "z=$(head -c 20000 /dev/zero | tr '\\0' z); echo; head -c 62000 /dev/zero | tr '\\0' y; "
+                           "{ head -c 62900 /dev/zero | tr '\\0' e; echo; } >&2; read x; printf %s \"$z\"; read x";
+    char *argv[] = {"/bin/sh", "-c", script, NULL};
+    struct driver d;
+    struct spawn s;
+
+    driver_start(&d);
+    assert_int_equal(driver_until(&d, driver_greeted, LONG_MS), 1);
+    d.echo_credit = 0;
+    s = driver_table(&d, 1, argv);
+    s.stdin_rank = 0;
+    driver_spawn(&d, &s);
+    driver_until(&d, driver_never, 500); /* all of it is in the pipes */
+    driver_u32(&d, MSG_CREDIT, 65536);
+    driver_stdin(&d, 0, "\n", 1);
+    driver_until(&d, driver_never, 500);
+    driver_u32(&d, MSG_CREDIT, 1 << 20);
+    driver_stdin(&d, 0, NULL, 0);
+    assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
+    assert_int_equal(d.rank[0].out[1].len, 1 + 62000 + 20000);
+    assert_int_equal(d.rank[0].out[2].len, 62900 + 1);
+    assert_in_range(d.largest, 1, 65536);
+    driver_finish(&d);
+}
+
 static void start_stubborn(struct driver *d)
 {
     driver_begin(d);
@@ -430,6 +459,7 @@ int main(void)
         cmocka_unit_test(not_started),
         cmocka_unit_test(output_is_whole),
         cmocka_unit_test(credit_holds_output),
+        cmocka_unit_test(long_tail_and_little_credit),
         cmocka_unit_test(end_of_channel),
         cmocka_unit_test(worker_killed),
         cmocka_unit_test(keeper_killed),
