@@ -47,10 +47,7 @@ static int on_hello(struct front_node *nd, const struct msg *m, struct err *err)
 /* Agents name their host in front; we do so ourselves, for many at once where they say the same. */
 static const char *without_host(const struct front_node *nd, const char *text)
 {
-    const char *host = nd->front->hosts->host[nd->index].name;
-    size_t n = strlen(host);
-
-    return !strncmp(text, host, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+    return err_unprefix(text, nd->front->hosts->host[nd->index].name);
 }
 
 static int on_checked(struct front_node *nd, struct reader *r, struct err *err)

@@ -222,6 +222,8 @@ static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
     struct reader r = reader_of(m->data, m->len);
     char *text;
 
+    if (h->state == CONNECTING && m->type != MSG_HELLO && m->type != MSG_BYE)
+        return err_set(err, ERR_NODE, "its agent does not greet first");
     switch (m->type) {
     case MSG_HELLO:
         return on_hello(h, m, err);
@@ -237,8 +239,7 @@ static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
         get_u32(&r);
         get_u32(&r);
         text = get_str(&r);
-        say(h, 127, "%s", strncmp(text, h->all->names[h->index], strlen(h->all->names[h->index]))
-                              ? text : text + strlen(h->all->names[h->index]) + 2);
+        say(h, 127, "%s", err_unprefix(text, h->all->names[h->index]));
         free(text);
         return 0;
     default: /* started, pong, bye, want */

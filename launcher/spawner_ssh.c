@@ -124,9 +124,7 @@ static void stop_waiting(struct channel *ch)
 /* The channel's owner says which host it speaks of. */
 static const char *without_name(const struct channel *ch, const char *text)
 {
-    size_t n = strlen(ch->host);
-
-    return !strncmp(text, ch->host, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+    return err_unprefix(text, ch->host);
 }
 
 static void drop_stream(struct channel *ch)

@@ -50,6 +50,13 @@ int err_prefix(struct err *e, const char *fmt, ...)
     return -1;
 }
 
+const char *err_unprefix(const char *text, const char *prefix)
+{
+    size_t n = strlen(prefix);
+
+    return !strncmp(text, prefix, n) && !strncmp(text + n, ": ", 2) ? text + n + 2 : text;
+}
+
 int err_exit_code(const struct err *e)
 {
     return e->code == ERR_OK ? 0 : err_class(e) == ERR_CLASS_INPUT ? 2 : 1;

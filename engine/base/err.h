@@ -53,6 +53,9 @@ int err_vset(struct err *e, enum err_code code, const char *fmt, va_list ap)
 /* Puts "PREFIX: " in front of the text. Code unchanged. Returns -1. */
 int err_prefix(struct err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
+/* The other way: text behind its "PREFIX: ", or the whole of it when it does not begin so. Points into text. */
+const char *err_unprefix(const char *text, const char *prefix);
+
 static inline enum err_class err_class(const struct err *e)
 {
     return (enum err_class)(e->code / 16);

@@ -35,6 +35,12 @@ like "it is named, too" "$(cat err)" "n2: no answer within 1.0 s"
 run --hosts 'n[1-3]' --launcher exec --launcher-args "$differ" --timeout 1s --grace 200ms 'test $H = n1 || exit 0; trap "" TERM; while :; do sleep 0.1; done' >out 2>err
 is "--timeout: 124" $? 124
 is "only who was late is named" "$(cat err)" "ds-launch: n1: ended after the time limit"
+cat >rude.sh <<'E2' # an agent that begins with FAIL, whose text is the host's name and no more
+printf '\r\n\001DS-AGENT-1\002\n\023\0\0\0\007\001\0\0\0\0\0\0\0\120\0\0\0\002\0\0\0n1'
+exec cat >/dev/null
+E2
+run --hosts n1 --launcher exec --launcher-args "sh $here/rude.sh ds-agent" true 2>err
+is "an agent that breaks the rules is lost, and named" "$?:$(cat err)" "255:ds-launch: n1: its agent does not greet first"
 run --hosts local:2x1 no-such-program-here 2>err
 is "a program that is not there: 127" "$?:$(grep -c 'local\[0-1\]: the program no-such-program-here' err)" "127:1"
 run --hosts local:1 2>err

@@ -84,6 +84,10 @@ static void errors(void **state)
     assert_string_equal(e.text, "x: No space left on device");
     assert_int_equal(err_class(&e), ERR_CLASS_JOB);
     assert_int_equal(err_exit_code(&e), 1);
+    assert_string_equal(err_unprefix("w1: no", "w1"), "no");
+    assert_string_equal(err_unprefix("w12: no", "w1"), "w12: no");
+    assert_string_equal(err_unprefix("w1", "w1"), "w1");
+    assert_string_equal(err_unprefix("w1:", "w1"), "w1:");
     err_prefix(&e, "rank %d", 3);
     assert_string_equal(e.text, "rank 3: x: No space left on device");
     memset(big, 'y', sizeof big - 1);
