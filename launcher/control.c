@@ -265,18 +265,19 @@ static int is_taken(int signo)
     return 0;
 }
 
-static void answer(struct peer *p)
+/* The signal that was asked for, 0: none. */
+static int answer(struct peer *p)
 {
     struct control *c = p->control;
     struct buf b = BUF_INIT;
-    int signo;
+    int signo = 0;
 
     if (!strcmp(p->request, "info")) {
         c->events->info(c->ctx, &b);
     } else if (sscanf(p->request, "signal %d", &signo) == 1 && is_taken(signo)) {
-        c->events->signal(c->ctx, signo);
         buf_addf(&b, "{\"signal\":%d}", signo);
     } else {
+        signo = 0;
         buf_adds(&b, "{\"error\":\"this is no request: info, signal N\"}");
     }
     buf_addc(&b, '\n');
@@ -284,16 +285,21 @@ static void answer(struct peer *p)
     if (send(p->fd, b.data, b.len, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
         p->n = 0;
     buf_clear(&b);
+    return signo;
 }
 
+/* The signal comes last: it may be the end of the job, and of the socket with it. */
 static void peer_readable(uv_poll_t *poll, int status, int events)
 {
     struct peer *p = poll->data;
+    struct control *control;
+    int signo = 0;
     ssize_t n;
     char *end;
 
     if (!p)
         return;
+    control = p->control;
     n = recv(p->fd, p->request + p->n, sizeof p->request - 1 - p->n, MSG_DONTWAIT);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return;
@@ -305,10 +311,12 @@ static void peer_readable(uv_poll_t *poll, int status, int events)
             return;
         if (end) {
             *end = 0;
-            answer(p);
+            signo = answer(p);
         }
     }
     peer_drop(p);
+    if (signo)
+        control->events->signal(control->ctx, signo);
 }
 
 /* A free place, or the one that has been silent for longest. */
