@@ -13,7 +13,7 @@ libfront_a_SOURCES = \
 	launcher/keeper.c launcher/keeper.h launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \
 	launcher/writer.c launcher/writer.h \
 	launcher/magic.c launcher/magic.h \
-	launcher/options.c launcher/options.h launcher/options_table.h launcher/options_torch.c \
+	launcher/options.c launcher/options.h launcher/options_table.h launcher/options_torch.c launcher/options_use.c \
 	launcher/torchlog.c launcher/torchlog.h \
 	launcher/pidfile.c launcher/pidfile.h \
 	launcher/pipechan.c launcher/pipechan.h \

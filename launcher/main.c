@@ -79,17 +79,6 @@ static int is_sub(const struct options *o, const char *name)
     return o->argc && !strcmp(o->argv[0], name);
 }
 
-static int is_ours(const struct options *o)
-{
-    static const char *const words[] = {"hosts", "plan", "info", "ps", "kill", "exec", NULL};
-    int i;
-
-    for (i = 0; words[i]; i++)
-        if (is_sub(o, words[i]))
-            return 1;
-    return 0;
-}
-
 static int dispatch(struct options *o)
 {
     char *settings[] = {NULL, "info", "--settings", NULL};
@@ -124,11 +113,12 @@ int main(int argc, char **argv)
     if (argc > 1 && is_ranks(argv[1]))
         return cmd_rank(argv);
     rc = options_parse(&o, argc, argv, &out, &warn, &err);
-    if (!rc && o.argc &&
-        (is_ours(&o) || options_is_job(o.argv[0])))
+    if (!rc && o.argc && (options_is_command(o.argv[0]) || options_is_job(o.argv[0])))
         rc = options_parse_more(&o, &out, &warn, &err);
     else if (!rc)
         options_warn_behind(&o, &warn);
+    if (!rc)
+        rc = options_check_use(&o, &err);
     if (!rc) {
         if (o.log_level)
             log_level_parse(o.log_level, &log_level);

@@ -388,6 +388,10 @@ static int take_flag(struct options *o, char **argv, int argc, int *i, struct bu
         value = argv[++*i];
     }
     ++*i;
+    if (r->kind < OPT_NOTHING || r->kind == OPT_TORCH) {
+        o->given = xrealloc(o->given, (size_t)(o->ngiven + 1) * sizeof *o->given);
+        o->given[o->ngiven++] = r->name;
+    }
     return store(o, r, value, out, warn, err);
 }
 
@@ -513,6 +517,7 @@ void options_clear(struct options *o)
     for (k = 0; k < o->argc; k++)
         free(o->argv[k]);
     free(o->argv);
+    free(o->given);
     settings_rows_clear(&o->set);
     options_torch_clear(&o->torch);
     memset(o, 0, sizeof *o);

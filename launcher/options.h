@@ -54,6 +54,7 @@ struct options {
     struct settings_rows set; /* --set PATH=VALUE and job-file overrides (--resume, --init-from) */
     char *deepspeed_config;   /* the job as a DeepSpeed JSON file */
     int settings;             /* info --settings */
+    const char **given; int ngiven; /* the names of the options that were given, as in the table */
     char **argv; int argc;    /* job file or program with its arguments */
 };
 
@@ -67,6 +68,10 @@ int options_parse(struct options *o, int argc, char **argv, struct buf *out, str
 int options_parse_more(struct options *o, struct buf *out, struct buf *warn, struct err *err);
 /* 1 when the word names a job file: it ends in .ini or .json. */
 int options_is_job(const char *word);
+/* options_use.c. 1 when word is a command of ours that reads these options: hosts, plan, ... */
+int options_is_command(const char *word);
+/* Refuses what the command in o->argv[0] has no use for; any other word there is a program or job. */
+int options_check_use(const struct options *o, struct err *err);
 /* One line for every word of o->argv behind the program that is spelled like one of our flags: it belongs to
  * the program. */
 void options_warn_behind(const struct options *o, struct buf *warn);

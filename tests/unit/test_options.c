@@ -110,6 +110,51 @@ static void plan_words(void **state)
     done(&r);
 }
 
+/* What a command would ignore is refused: it could be counted on. */
+static void no_use(void **state)
+{
+    static const char *const lines[][2] = {
+        {"ds-launch --timeout 5s prog", "--timeout would do nothing in the start of a program"},
+        {"ds-launch --timeout 5s prog", "it is for ds-launch exec"},
+        {"ds-launch exec --dry-run -- reboot", "--dry-run would do nothing in ds-launch exec"},
+        {"ds-launch --venv_script v exec true", "--venv-script"},
+        {"ds-launch hosts --tee 3", "for the start of a program or job, ds-launch plan"},
+        {"ds-launch ps -H hf", "--hostfile"},
+        {"ds-launch kill --grace 1s job", "--grace"},
+        {"ds-launch --json prog", "ds-launch plan, ds-launch hosts, ds-launch ps"},
+        {"ds-launch --topology core:2 prog", "ds-launch plan"},
+        {"ds-launch info --num_gpus 3", "--num-gpus"},
+    };
+    static const char *const fine[] = {
+        "ds-launch hosts -H hf --nnodes 2 --list -q", "ds-launch plan --tee 3 --json --master_port 1 p --timeout 3",
+        "ds-launch exec --hosts a --ssh-port 2 --export A --timeout 3s --grace 1s true", "ds-launch ps --json",
+        "ds-launch kill --signal INT j", "ds-launch info --settings", "ds-launch --launcher ssh j.ini --set a.b=c",
+        "ds-launch --force_multi --monitor-interval 3 prog", "ds-launch prog --list",
+    };
+    size_t i;
+    (void)state;
+
+    for (i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        struct result r = parse(lines[i][0]);
+
+        if (options_is_command(r.o.argv[0]))
+            assert_int_equal(options_parse_more(&r.o, &r.out, &r.warn, &r.err), 0);
+        assert_int_equal(options_check_use(&r.o, &r.err), -1);
+        if (!strstr(r.err.text, lines[i][1]))
+            fail_msg("%s: %s", lines[i][0], r.err.text);
+        done(&r);
+    }
+    for (i = 0; i < sizeof fine / sizeof fine[0]; i++) {
+        struct result r = parse(fine[i]);
+
+        if (options_is_command(r.o.argv[0]))
+            assert_int_equal(options_parse_more(&r.o, &r.out, &r.warn, &r.err), 0);
+        if (options_check_use(&r.o, &r.err))
+            fail_msg("%s: %s", fine[i], r.err.text);
+        done(&r);
+    }
+}
+
 static void bad(void **state)
 {
     static const char *const lines[][2] = {
@@ -230,7 +275,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good), cmocka_unit_test(plain_words), cmocka_unit_test(job_rows),
-        cmocka_unit_test(plan_words), cmocka_unit_test(bad), cmocka_unit_test(no_effect),
+        cmocka_unit_test(plan_words), cmocka_unit_test(bad), cmocka_unit_test(no_use), cmocka_unit_test(no_effect),
         cmocka_unit_test(torchrun),   cmocka_unit_test(which),
     };
 
