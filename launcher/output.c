@@ -205,7 +205,7 @@ static size_t escape_to_drop(const char *p, size_t len)
 }
 
 /* data without what lies in front of its last carriage return but one at the end, and without cursor moves. */
-static void cook(struct output *o, const char **data, size_t *n, struct buf *room)
+static void cook(const struct output *o, const char **data, size_t *n, struct buf *room)
 {
     const char *p = *data, *end, *cr, *esc;
     size_t drop, left;
@@ -510,6 +510,32 @@ void output_tick(struct output *o, int64_t now_ms)
         draw_bar(o, bar);
 }
 
+/* Lines as the terminal got them; blank ones only between others. */
+static void add_tail(const struct output *o, const char *text, size_t left, struct buf *out)
+{
+    struct buf room = BUF_INIT;
+    size_t before = out->len, blank = 0;
+
+    while (left) {
+        const char *nl = memchr(text, '\n', left), *line = text;
+        size_t whole = nl ? (size_t)(nl - text) + 1 : left, n = nl ? whole - 1 : whole;
+
+        cook(o, &line, &n, &room);
+        while (n && strchr(" \t", line[n - 1]) && line[n - 1])
+            n--;
+        if (n) {
+            for (; out->len > before && blank; blank--)
+                buf_addc(out, '\n');
+            buf_add(out, line, n);
+            blank = 0;
+        }
+        blank++;
+        text += whole;
+        left -= whole;
+    }
+    buf_clear(&room);
+}
+
 void output_tail(const struct output *o, int rank, struct buf *out)
 {
     const struct buf *t = &o->rank[rank].tail;
@@ -521,6 +547,5 @@ void output_tail(const struct output *o, int rank, struct buf *out)
     for (at = end; at > 0 && lines < OUTPUT_TAIL_LINES; at--)
         if (t->data[at - 1] == '\n' && ++lines == OUTPUT_TAIL_LINES)
             break;
-    if (end > at)
-        buf_add(out, t->data + at, end - at);
+    add_tail(o, t->data + at, end - at, out);
 }

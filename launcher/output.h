@@ -49,7 +49,7 @@ void output_own(struct output *o, int stream, const char *text, size_t n);
 void output_flush(struct output *o);
 /* Gives out what has been unfinished for too long. */
 void output_tick(struct output *o, int64_t now_ms);
-/* The last lines of a rank, both streams in order of arrival. */
+/* The last lines of a rank, both streams in order of arrival; nothing where all of them are blank. */
 void output_tail(const struct output *o, int rank, struct buf *out);
 
 #endif

@@ -74,21 +74,28 @@ static enum err_code print_node_errors(struct front *f)
     return worst;
 }
 
-static void print_tail(const struct front *f, int rank)
+/* Not as a message, whose end is cut when it is long: the end is what matters. */
+static void print_tail(struct front *f, int rank)
 {
     struct buf tail = BUF_INIT, text = BUF_INIT;
-    const char *p, *nl;
+    size_t at, n;
 
     if (f->place.world < 2)
         return; /* it stands right above */
     output_tail(f->output, rank, &tail);
-    for (p = buf_str(&tail); *p; p = nl) {
-        nl = p + strcspn(p, "\n");
-        buf_addf(&text, "\n  | %.*s", (int)(nl - p), p);
-        nl += *nl == '\n';
+    buf_addf(&text, "ds-launch: last lines of rank %d:\n", rank);
+    for (at = 0; at < tail.len; at += n + 1) {
+        const char *nl = memchr(tail.data + at, '\n', tail.len - at);
+
+        n = nl ? (size_t)(nl - tail.data) - at : tail.len - at;
+        buf_adds(&text, "  | ");
+        buf_add(&text, tail.data + at, n);
+        buf_addc(&text, '\n');
     }
-    if (text.len)
-        log_error("last lines of rank %d:%s", rank, buf_str(&text));
+    if (tail.len) {
+        writer_put(f->term, f->out[2], text.data, text.len, -1, 0);
+        writer_flush(f->term, -1);
+    }
     buf_clear(&tail);
     buf_clear(&text);
 }

@@ -114,6 +114,11 @@ run --hosts local:2x2 sh -c 'if test $RANK = 1; then echo last words; kill -SEGV
 is "128 + the signal" $rc 139
 like "the signal by number" "$(cat err)" "killed by signal 11"
 like "its last lines" "$(cat err)" "  | last words"
+run --hosts local:1x2 sh -c 'test $RANK = 0 || exec sleep 30
+i=0; while [ $((i += 1)) -le 30 ]; do printf "%02d %0300d\n" $i 7; done; exit 3' </dev/null 2>err >out
+is "twenty long ones, to the end" "$(awk '/^  \| / { n++; last = $2 " " length } END { print n, last }' err)" "20 30 307"
+run --hosts local:1x2 sh -c 'test $RANK = 0 || exec sleep 30; printf "\n \n\n"; exit 3' </dev/null 2>err >out
+unlike "blank lines are none" "$(cat err)" "last lines of rank"
 run --hosts local:1x2 no-such-program-here </dev/null 2>err; rc=$?
 ok "a program that is not there: a status that is not 0" test $rc -ne 0
 like "a program that is not there: its name" "$(cat err)" "no-such-program-here"

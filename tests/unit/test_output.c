@@ -171,6 +171,13 @@ static void tail(void **state)
     assert_memory_equal(b.data, "line number 4980\n", 17);
     assert_string_equal(b.data + b.len - 16, "line number 4999");
     buf_clear(&b);
+    feed(o, 1, 1, "\n \n\r\n\033[K\n", 0);
+    output_tail(o, 1, &b);
+    assert_string_equal(buf_str(&b), ""); /* nothing stands there */
+    feed(o, 1, 1, " 1%\r 2%\rbad\033[2A\n\nworse\n\n", 0);
+    output_tail(o, 1, &b);
+    assert_string_equal(buf_str(&b), "bad\n\nworse"); /* as on the terminal: what was drawn over is gone */
+    buf_clear(&b);
     buf_reset(&seen);
     output_destroy(o);
 }
