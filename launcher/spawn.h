@@ -95,8 +95,8 @@ struct hello {
     char *cpus; /* which: "0-3,8" */
     uint64_t mem_bytes, mem_available_bytes;
     int devices; /* /dev/nvidiaN nodes */
-    int port;    /* a TCP port the agent keeps free (bound, SO_REUSEADDR, not listening) to its
-                  * end: MASTER_PORT when this node is the master. 0: none could be had */
+    int port;    /* a TCP port the agent keeps free (bound, SO_REUSEADDR, not listening) until ranks start that have
+                  * another (MSG_HOLD), or to its end: MASTER_PORT when this node is the master. 0: none could be had */
     char *rank_program; /* the ds-rank that an empty argv[0] means; "": none found */
     struct hello_iface *iface;
     int nifaces; /* up, with an address */

@@ -134,12 +134,13 @@ char **venv_take(const char *text, size_t n);
 void venv_late(struct spawn *s); /* env without what the script has seen already */
 
 /* ---- this node (node.c, oom.c) */
-void node_hello(struct hello *h); /* everything owned: hello_clear; port stays held for good */
+void node_hello(struct hello *h); /* everything owned: hello_clear; but for port */
 int node_cores(void);
 /* The ds-rank that belongs to this agent, "" when there is none; owned. */
 char *node_rank_program(void);
-/* port.c: holds a port for MASTER_PORT to the end of the process; 0: any. Its number; 0 and errno: not to be had. */
-int port_hold(int port);
+/* port.c: holds one more port, for the MASTER_PORT of ranks to come; 0: any. Its number; 0 and errno: not to be had. */
+int port_hold(struct agent *a, int port);
+void port_release(struct agent *a, int keep); /* all but the last so many */
 /* Before a rank starts: the given MASTER_PORT is ours if this is the master's node. */
 int port_claim(struct agent *a, const struct spawn *s, struct err *err);
 struct oom *oom_create(void);
@@ -162,7 +163,10 @@ struct agent {
     struct oom *oom;
     int cores;
     char **env; /* of the ranks before their own variables: the script's; NULL: environ */
-    int port; /* that is held */
+    struct port {
+        int number, fd, name;
+    } * port; /* [nports] that are held */
+    int nports, ports_cap;
     int64_t credit; /* bytes of OUTPUT that may be sent; below 0 by the end of a line */
     int tails;      /* the ticker runs: a stream has one */
     struct ticker *tail_ticker;

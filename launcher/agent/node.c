@@ -169,7 +169,6 @@ void node_hello(struct hello *h)
     h->device_mask = xstrdup(mask ? mask : "");
     h->masked = mask != NULL;
     h->toward = ssh_address();
-    h->port = port_hold(0);
     h->rank_program = node_rank_program();
     find_ifaces(h);
     topo_read(&h->topo, "/sys", set);

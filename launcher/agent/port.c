@@ -1,13 +1,15 @@
 /* MASTER_PORT. A port is held by a socket that is bound with SO_REUSEADDR and never listens: bind(0) of others is not
  * given it, a rank that sets SO_REUSEADDR (as TCPStore, gloo and python's servers do) can listen there, however late it
  * comes. A name in the abstract namespace, which is the network's own, stands for the port among agents: two jobs that
- * were given the same number would hold it both. Invariant: what is held stays so to the end of the process. */
+ * were given the same number would hold it both. Invariant: the last of an agent's ports is MASTER_PORT of the ranks that
+ * start next; the ones before it stay held until nothing of the ranks before is left. */
 #include "launcher/agent/agent.h"
 
 #include <errno.h>
 #include <netinet/in.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -40,13 +42,16 @@ static int bind_name(int port, int *fd)
                                                                       (size_t)n));
 }
 
-int port_hold(int port)
+int port_hold(struct agent *a, int port)
 {
     for (int i = 0; i < TRIES; i++) {
         int fd, name = -1, got = bind_port(port, &fd), error;
 
-        if (got > 0 && !bind_name(got, &name))
+        if (got > 0 && !bind_name(got, &name)) {
+            ARRAY_GROW(a->port, a->nports, a->ports_cap);
+            a->port[a->nports++] = (struct port){got, fd, name};
             return got;
+        }
         error = errno;
         if (fd >= 0)
             close(fd);
@@ -59,14 +64,31 @@ int port_hold(int port)
     return 0;
 }
 
+void port_release(struct agent *a, int keep)
+{
+    int gone = a->nports > keep ? a->nports - keep : 0;
+
+    for (int i = 0; i < gone; i++) {
+        close(a->port[i].fd);
+        close(a->port[i].name);
+    }
+    a->nports -= gone;
+    for (int i = 0; gone && i < a->nports; i++)
+        a->port[i] = a->port[i + gone];
+    if (a->nports)
+        return;
+    free(a->port);
+    a->port = NULL;
+    a->ports_cap = 0;
+}
+
 int port_claim(struct agent *a, const struct spawn *s, struct err *err)
 {
-    if (s->node != 0 || s->master_port == a->port || strcmp(s->master_addr, s->address))
+    if (s->node != 0 || (a->nports && s->master_port == a->port[a->nports - 1].number) || strcmp(s->master_addr, s->address))
         return 0; /* not ours to hold, or held */
-    if (!port_hold(s->master_port))
+    if (!port_hold(a, s->master_port))
         return err_set(err, ERR_INPUT_LIMIT, "%s: MASTER_PORT %d can't be had here: %s; leave --master-port out, or "
                        "give another", s->host, s->master_port,
                        errno == EADDRINUSE ? "another job or program has it" : strerror(errno));
-    a->port = s->master_port;
     return 0;
 }

@@ -186,6 +186,7 @@ static void start_next(struct agent *a)
 
     if (!a->next.argc)
         return;
+    port_release(a, 1);
     t = team_start(a, a->next_epoch, &a->next);
     t->next = a->team;
     a->team = t;
@@ -324,15 +325,12 @@ static void on_kill(struct agent *a, const struct msg *m)
         ladder_start(a, grace > INT32_MAX ? INT32_MAX : (int64_t)grace);
 }
 
-/* The port that was held stays so: what is left of the old ranks may be there still. */
+/* The port that was held stays so until new ranks start: what is left of the old ones may be there still. */
 static void on_hold(struct agent *a, const struct msg *m)
 {
     struct buf b = BUF_INIT;
-    int port = port_hold(0);
 
-    if (port)
-        a->port = port;
-    put_u32(&b, (uint32_t)port);
+    put_u32(&b, (uint32_t)port_hold(a, 0));
     chan_sendb(a->chan, MSG_HELD, m->epoch, &b);
 }
 
@@ -461,6 +459,7 @@ void agent_close(struct agent *a)
     check_destroy(a->check);
     rankenv_free(a->env);
     spawn_clear(&a->next);
+    port_release(a, 0);
     chan_destroy(a->chan);
     ticker_destroy(a->ladder.ticker);
     ticker_destroy(a->ping_ticker);
@@ -473,7 +472,6 @@ void agent_greet(struct agent *a, const struct hello *h)
 {
     struct buf b = BUF_INIT;
 
-    a->port = h->port;
     hello_put(&b, h);
     chan_raw(a->chan, MSG_MAGIC, sizeof MSG_MAGIC - 1);
     chan_sendb(a->chan, MSG_HELLO, 0, &b);
@@ -537,6 +535,7 @@ int worker_run(int keeper_fd, struct cgroup *cgroup)
         a.status = 1;
     } else {
         node_hello(&hello);
+        hello.port = port_hold(&a, 0);
         agent_greet(&a, &hello);
         hello_clear(&hello);
         loop_run(a.loop);

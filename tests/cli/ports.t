@@ -69,6 +69,12 @@ wait $storm
 rm -f go
 out=$($launch --hosts local:1 --master_port "$pa" sh -c 'echo $MASTER_PORT' 2>&1)
 is "the port is free again" "$out" "$pa"
+# each start of the ranks has another port, and gives the one before back: there are fewer than starts
+echo 40000 40003 >/proc/sys/net/ipv4/ip_local_port_range
+$launch --hosts local:1 --max-restarts 6 sh -c 'echo $MASTER_PORT; exit $((TORCHELASTIC_RESTART_COUNT < 6))' >again 2>again.err; rc=$?
+echo 40000 40059 >/proc/sys/net/ipv4/ip_local_port_range
+is "seven starts with four ports" "$rc $(wc -l <again)" "0 7"
+is "two in a row differ" "$(uniq again | wc -l)" 7
 python3 -c 'import socket,sys
 s = socket.socket(); s.bind(("127.0.0.1", 40001)); s.listen(1); open("listens", "w"); sys.stdin.read()' <hold & l=$!
 exec 9>hold
