@@ -18,7 +18,7 @@ libfront_a_SOURCES = \
 	launcher/pidfile.c launcher/pidfile.h \
 	launcher/pipechan.c launcher/pipechan.h \
 	launcher/place.c launcher/place.h launcher/planmap.c launcher/planmap.h launcher/siting.c \
-	launcher/programs.c launcher/programs.h \
+	launcher/programs.c launcher/programs.h launcher/said.c launcher/said.h \
 	launcher/topo_hwloc.c launcher/topo_hwloc.h \
 	launcher/spawner_exec.c launcher/spawner_local.c launcher/spawner.h launcher/spawners.c
 FRONT_LIBS = libfront.a $(SPAWNSSH_LIBS) libmsg.a libhostfile.a $(DSBASE_LIBS) $(UV_LIBS) $(HWLOC_LIBS)

@@ -7,6 +7,7 @@
 
 #include "engine/base/log.h"
 #include "launcher/magic.h"
+#include "launcher/said.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -38,8 +39,8 @@ struct pipechan {
     uv_idle_t later;          /* down is never told from inside a call */
     int handles;              /* not yet closed */
     struct magic magic;
-    struct buf out, err_line; /* queued for the child; the line of stderr under way */
-    struct buf err_tail;      /* its last lines, for the error */
+    struct buf out;           /* queued for the child */
+    struct said said;
     int paused, shut, told, closing;
 };
 
@@ -152,8 +153,7 @@ static void settle(struct pipechan *ch)
         return;
     magic_clear(&ch->magic);
     buf_clear(&ch->out);
-    buf_clear(&ch->err_line);
-    buf_clear(&ch->err_tail);
+    said_clear(&ch->said);
     free(ch->what);
     free(ch);
 }
@@ -192,22 +192,12 @@ static void give(struct pipechan *ch, const char *data, size_t n)
         ch->events.data(ch->ctx, data, n);
 }
 
-static void err_lines(struct pipechan *ch, const char *data, size_t n)
+static void err_line(void *ctx, const char *line)
 {
-    size_t i;
+    struct pipechan *ch = ctx;
 
-    for (i = 0; i < n; i++) {
-        if (data[i] != '\n' && ch->err_line.len < 4096) {
-            buf_addc(&ch->err_line, data[i]);
-            continue;
-        }
-        buf_addf(&ch->err_tail, "%s\n", buf_str(&ch->err_line));
-        if (ch->err_tail.len > 2048)
-            buf_drop(&ch->err_tail, ch->err_tail.len - 1024);
-        if (ch->magic.found && !ch->closing)
-            ch->events.stderr_line(ch->ctx, buf_str(&ch->err_line));
-        buf_reset(&ch->err_line);
-    }
+    if (ch->magic.found && !ch->closing)
+        ch->events.stderr_line(ch->ctx, line);
 }
 
 static void on_readable(uv_poll_t *p, int status, int events)
@@ -224,10 +214,10 @@ static void on_readable(uv_poll_t *p, int status, int events)
     if (n > 0 && i == OUT) {
         give(ch, data, (size_t)n);
     } else if (n > 0) {
-        err_lines(ch, data, (size_t)n);
+        said_feed(&ch->said, data, (size_t)n, err_line, ch);
     } else {
-        if (i == ERR_OUT && ch->err_line.len)
-            err_lines(ch, "\n", 1);
+        if (i == ERR_OUT)
+            said_end(&ch->said, err_line, ch);
         close_pipe(ch, i);
         settle(ch);
     }
@@ -381,7 +371,7 @@ int pipechan_status(const struct pipechan *ch)
 
 const char *pipechan_said(const struct pipechan *ch)
 {
-    return ch->err_tail.len ? buf_str(&ch->err_tail) : buf_str(&ch->magic.noise);
+    return ch->said.tail.len ? buf_str(&ch->said.tail) : buf_str(&ch->magic.noise);
 }
 
 int pipechan_send(struct pipechan *ch, const void *data, size_t n)

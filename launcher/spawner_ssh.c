@@ -9,6 +9,7 @@
  * channel's timer is closed. */
 #include "launcher/magic.h"
 #include "launcher/programs.h"
+#include "launcher/said.h"
 #include "launcher/spawner.h"
 #include "launcher/digest.h"
 #include "launcher/ssh_link.h"
@@ -23,7 +24,7 @@
 #define AGENT_BYTES (256u << 20)
 #define COPY_BYTES 65536
 #define SHUT_MS 5000 /* from EOF to the agent's end */
-#define TAIL_BYTES 1024
+#define WORDS_BYTES 512 /* of its last words, in an error */
 
 enum first_copy { FIRST_NONE, FIRST_UNDER_WAY, FIRST_DONE };
 
@@ -51,7 +52,7 @@ struct channel {
     uv_timer_t timer;      /* limit of the stage */
     struct magic magic;
     struct buf early;      /* queued before there was a stream */
-    struct buf line, tail; /* of stderr: the line under way, the last ones */
+    struct said said;
     struct channel_events ev;
     void *ctx;
 };
@@ -158,19 +159,26 @@ static void down(struct channel *ch, const struct err *why)
         ch->ev.down(ch->ctx, &e);
 }
 
+static void err_line(void *ctx, const char *line)
+{
+    struct channel *ch = ctx;
+
+    if (ch->magic.found && !ch->closed)
+        ch->ev.stderr_line(ch->ctx, line);
+}
+
 static const char *last_words(struct channel *ch)
 {
+    struct buf *tail = &ch->said.tail;
     const char *s;
 
-    if (ch->line.len)
-        buf_addf(&ch->tail, "%s\n", buf_str(&ch->line));
-    buf_reset(&ch->line);
-    if (!ch->tail.len && !ch->magic.found)
-        buf_add(&ch->tail, buf_str(&ch->magic.noise), ch->magic.noise.len);
-    while (ch->tail.len && strchr("\r\n ", ch->tail.data[ch->tail.len - 1]))
-        ch->tail.data[--ch->tail.len] = 0;
-    s = buf_str(&ch->tail);
-    return ch->tail.len > TAIL_BYTES / 2 ? s + ch->tail.len - TAIL_BYTES / 2 : s;
+    said_end(&ch->said, err_line, ch);
+    if (!tail->len && !ch->magic.found)
+        buf_add(tail, buf_str(&ch->magic.noise), ch->magic.noise.len);
+    while (tail->len && strchr("\r\n ", tail->data[tail->len - 1]))
+        tail->data[--tail->len] = 0;
+    s = buf_str(tail);
+    return tail->len > WORDS_BYTES ? s + tail->len - WORDS_BYTES : s;
 }
 
 /* down, for a stream that ended: what it was, how it ended, what it said. */
@@ -204,8 +212,8 @@ static void on_limit(uv_timer_t *t)
         err_set(&e, ERR_NODE, "%s: %s within %d s after login%s%s", ch->host,
                 ch->stage == STAGE_COPY ? "the copying of the agent made no progress"
                                         : "the agent did not answer",
-                (int)(ssh_pool_timeout_ms(ch->pool->links) / 1000), ch->tail.len ? "; it said: " : "",
-                buf_str(&ch->tail));
+                (int)(ssh_pool_timeout_ms(ch->pool->links) / 1000), ch->said.tail.len ? "; it said: " : "",
+                buf_str(&ch->said.tail));
     down(ch, &e);
 }
 
@@ -216,23 +224,6 @@ static void begin(struct channel *ch, enum stage stage)
         uv_timer_start(&ch->timer, on_limit, (uint64_t)ssh_pool_timeout_ms(ch->pool->links), 0);
 }
 
-static void feed_stderr(struct channel *ch, const char *data, size_t n)
-{
-    for (size_t i = 0; i < n && !ch->closed; i++) {
-        if (data[i] != '\n' && ch->line.len < 4096) {
-            if (data[i] != '\r')
-                buf_addc(&ch->line, data[i]);
-            continue;
-        }
-        buf_addf(&ch->tail, "%s\n", buf_str(&ch->line));
-        if (ch->tail.len > 2 * TAIL_BYTES)
-            buf_drop(&ch->tail, ch->tail.len - TAIL_BYTES);
-        if (ch->magic.found)
-            ch->ev.stderr_line(ch->ctx, buf_str(&ch->line));
-        buf_reset(&ch->line);
-    }
-}
-
 /* RUN and UP */
 
 static void run_data(void *ctx, int is_stderr, const char *data, size_t n)
@@ -241,7 +232,7 @@ static void run_data(void *ctx, int is_stderr, const char *data, size_t n)
     size_t at;
 
     if (is_stderr) {
-        feed_stderr(ch, data, n);
+        said_feed(&ch->said, data, n, err_line, ch);
         return;
     }
     if (!ch->magic.found) {
@@ -299,8 +290,7 @@ static void start_run(struct channel *ch)
     struct buf command = BUF_INIT;
 
     magic_clear(&ch->magic);
-    buf_reset(&ch->tail);
-    buf_reset(&ch->line);
+    said_clear(&ch->said);
     begin(ch, STAGE_RUN);
     remote_run_command(ch->pool->sha, ch->pool->uname.machine, &command);
     ch->stream = ssh_wire_exec(ssh_link_wire(ch->link), command.data, &events, ch);
@@ -336,8 +326,10 @@ static void copy_drained(void *ctx)
 
 static void copy_data(void *ctx, int is_stderr, const char *data, size_t n)
 {
+    struct channel *ch = ctx;
+
     if (is_stderr)
-        feed_stderr(ctx, data, n);
+        said_feed(&ch->said, data, n, err_line, ch);
 }
 
 static void copy_end(void *ctx, const struct ssh_stream_end *end)
@@ -458,8 +450,7 @@ static void on_freed(uv_handle_t *h)
 
     magic_clear(&ch->magic);
     buf_clear(&ch->early);
-    buf_clear(&ch->line);
-    buf_clear(&ch->tail);
+    said_clear(&ch->said);
     free(ch->host);
     free(ch);
 }

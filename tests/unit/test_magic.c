@@ -8,7 +8,9 @@
 
 #include "launcher/magic.h"
 #include "launcher/msg.h"
+#include "launcher/said.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* Noise that begins like the magic, the magic, then bytes that are not ours to touch. */
@@ -55,9 +57,38 @@ static void hopeless(void **state)
     magic_clear(&m);
 }
 
+static void add_line(void *ctx, const char *line)
+{
+    buf_addf(ctx, "%s|", line);
+}
+
+/* What stands on stderr beside it: no byte is lost where a line is too long, the end is kept. */
+static void said(void **state)
+{
+    struct said s = {BUF_INIT, BUF_INIT};
+    struct buf seen = BUF_INIT;
+    char *text = xmalloc(2 * SAID_LINE_BYTES);
+
+    memset(text, 'a', SAID_LINE_BYTES);
+    memcpy(text + SAID_LINE_BYTES, "bc\r\nd\n\nend", 11);
+    said_feed(&s, text, SAID_LINE_BYTES + 3, add_line, &seen);
+    said_feed(&s, text + SAID_LINE_BYTES + 3, 7, add_line, &seen);
+    assert_int_equal(seen.len, SAID_LINE_BYTES + 7);
+    assert_string_equal(seen.data + SAID_LINE_BYTES, "|bc|d||");
+    said_end(&s, add_line, &seen);
+    said_end(&s, add_line, &seen);
+    assert_string_equal(seen.data + SAID_LINE_BYTES, "|bc|d||end|");
+    assert_in_range(s.tail.len, SAID_TAIL_BYTES, 2 * SAID_TAIL_BYTES);
+    assert_string_equal(s.tail.data + s.tail.len - 11, "a\nbc\nd\n\nend\n" + 1);
+    said_clear(&s);
+    buf_clear(&seen);
+    free(text);
+    (void)state;
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut), cmocka_unit_test(hopeless)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_cut), cmocka_unit_test(hopeless), cmocka_unit_test(said)};
 
     return cmocka_run_group_tests_name("magic", tests, NULL, NULL);
 }
