@@ -22,6 +22,7 @@ struct gather {
     void (*emit)(void *ctx, int stream, const char *text, size_t n);
     void *ctx;
     struct one *host;
+    size_t kept; /* of all hosts */
     struct buf text;
 };
 
@@ -84,13 +85,15 @@ static void give_lines(struct gather *g, int host, int stream, int all)
 void gather_feed(struct gather *g, int host, int stream, const char *data, size_t n)
 {
     struct one *h = &g->host[host];
-    size_t have = h->out[0].len + h->out[1].len;
+    size_t room = GATHER_HOST_BYTES - h->out[0].len - h->out[1].len, of_all = GATHER_ALL_BYTES - g->kept;
 
     if (h->ended)
         return;
-    if (!g->live && have + n > GATHER_HOST_BYTES) {
-        h->dropped = 1;
-        n = GATHER_HOST_BYTES - have;
+    if (!g->live) {
+        room = room < of_all ? room : of_all;
+        h->dropped |= n > room;
+        n = n < room ? n : room;
+        g->kept += n;
     }
     buf_add(&h->out[stream - 1], data, n);
     if (g->live)
@@ -123,6 +126,7 @@ void gather_end(struct gather *g, int host, int status, const char *said)
         if (i != host && o->ended && o->same == i && o->status == status && equal(&o->out[0], &h->out[0]) &&
             equal(&o->out[1], &h->out[1])) {
             h->same = i;
+            g->kept -= h->out[0].len + h->out[1].len;
             buf_clear(&h->out[0]);
             buf_clear(&h->out[1]);
             return;
@@ -194,10 +198,14 @@ static void print_said(struct gather *g, char **names, struct buf *said)
         nodelist_print(names, n, said);
         buf_addf(said, ": %s\n", g->host[i].said);
     }
-    for (i = 0; i < g->n; i++)
+    for (i = n = 0; i < g->n; i++)
         if (g->host[i].dropped)
-            buf_addf(said, "%s: output beyond %u MiB was dropped; take --live\n", g->names[i],
-                     GATHER_HOST_BYTES >> 20);
+            names[n++] = g->names[i];
+    if (n) {
+        nodelist_print(names, n, said);
+        buf_addf(said, ": output was dropped: %u MiB are kept of a host, %u MiB of all; take --live\n",
+                 GATHER_HOST_BYTES >> 20, GATHER_ALL_BYTES >> 20);
+    }
     free(done);
 }
 

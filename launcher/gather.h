@@ -5,7 +5,9 @@
 
 #include "engine/base/buf.h"
 
-#define GATHER_HOST_BYTES (64u << 20) /* kept of one host; what is beyond it is dropped, and said */
+/* Kept of one host, and of all; what is beyond it is dropped, and said. */
+#define GATHER_HOST_BYTES (64u << 20)
+#define GATHER_ALL_BYTES (256u << 20)
 
 struct gather;
 

@@ -8,6 +8,7 @@
 
 #include "launcher/gather.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #define RULE "----------------\n"
@@ -74,6 +75,34 @@ static void streams(void **state)
     gather_destroy(g);
 }
 
+static void count(void *ctx, int stream, const char *text, size_t n)
+{
+    *(size_t *)ctx += n;
+}
+
+/* What is kept is bounded, of a host and of all together. */
+static void bounded(void **state)
+{
+    struct buf said = BUF_INIT;
+    size_t n = GATHER_HOST_BYTES + 1, total = 0;
+    char *much = malloc(n);
+    struct gather *g = gather_create(names, 5, 0, count, &total);
+    int i;
+
+    assert_non_null(much);
+    memset(much, 'x', n);
+    for (i = 0; i < 5; i++)
+        gather_feed(g, i, 1, much, i ? n - 1 : n); /* the first is beyond its own limit, the last beyond that of all */
+    for (i = 0; i < 5; i++)
+        gather_end(g, i, i, NULL);
+    gather_print(g, &said);
+    assert_int_equal(total, 4 * ((n - 1) + strlen(RULE "n1\n" RULE) + 1)); /* a newline at the end of each */
+    assert_string_equal(buf_str(&said), "n1,x: output was dropped: 64 MiB are kept of a host, 256 MiB of all; take --live\n");
+    buf_clear(&said);
+    gather_destroy(g);
+    free(much);
+}
+
 static void alone(void **state)
 {
     struct gather *g = gather_create(names, 1, 0, emit, NULL);
@@ -110,7 +139,7 @@ static void live(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(folds), cmocka_unit_test(streams),
+    const struct CMUnitTest tests[] = {cmocka_unit_test(folds), cmocka_unit_test(streams), cmocka_unit_test(bounded),
                                        cmocka_unit_test(alone), cmocka_unit_test(live)};
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
 
