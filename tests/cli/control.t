@@ -55,6 +55,12 @@ is "kill --signal KILL" $? 137
 ok "nothing is left" wait_for 10 nobody $mark
 is "no socket is left" "$(ls -A run/ds-launch)" ""
 
+# a job of another host is told there, and a host that does not answer is not waited for without end
+mkdir away bin
+echo '{"host":"elsewhere","control":"/run/x/it.sock"}' >away/job.json
+printf '#!/bin/sh\necho "$@"\n' >bin/ssh
+chmod +x bin/ssh
+like "kill of another host's job" "$(PATH=$here/bin:$PATH "$launch" kill away)" "-o BatchMode=yes -o ConnectTimeout=10 -T -- elsewhere '"
 cat >usr.sh <<'X'
 trap 'exit 0' USR2
 touch up.$RANK
