@@ -47,8 +47,14 @@ is "lines of a throttled rank are whole" "$(cat got)" "20000 00 76
 20000 03 76"
 
 # ---- folding ----
-is "--fold: all say it" "$(run --hosts local:2x4 --fold echo same </dev/null)" "[0-7] same"
-got=$(run --hosts local:1x4 --fold sh -c 'echo a; test $RANK = 2 && echo two; echo b' </dev/null | sort)
+# a line waits 250 ms for the other ranks, which on a busy machine start further apart: they wait for each other first
+cat >meet.sh <<'X'
+: >"$2.$RANK"
+while [ "$(ls "$2".* | wc -l)" -lt "$WORLD_SIZE" ]; do sleep 0.05; done
+eval "$1"
+X
+is "--fold: all say it" "$(run --hosts local:2x4 --fold sh meet.sh 'echo same' m1 </dev/null)" "[0-7] same"
+got=$(run --hosts local:1x4 --fold sh meet.sh 'echo a; test $RANK = 2 && echo two; echo b' m2 </dev/null | sort)
 is "--fold: one says more" "$got" "[0-1,3] b
 [0-3] a
 [2] b
@@ -132,10 +138,13 @@ def rss():
     return [int(l.split()[1]) for l in open("/proc/%d/status" % inner) if l.startswith("VmRSS")][0]
 
 
-time.sleep(1)
-before = rss()
-time.sleep(2)
-print("flat" if rss() < before + 8192 else "grew", "small" if before < 100000 else "%d kB" % before)
+flat = False
+for i in range(12): # what credit allows comes in the time that a busy machine needs for it; then nothing more does
+    before = rss()
+    time.sleep(2)
+    flat = rss() < before + 1024
+    if flat: break
+print("flat" if flat else "grew", "small" if before < 100000 else "%d kB" % before)
 p.send_signal(2)
 p.stdout.read()
 p.wait()
