@@ -1,5 +1,5 @@
-/* The stdin thread: see stdinpump.h. Invariant: chunk is full from the read until the loop took it, so at
- * most one chunk is under way and nothing piles up. */
+/* The stdin thread: see stdinpump.h. Invariants: chunk is full from the read until the loop took it, so at
+ * most one chunk is under way and nothing piles up; nobody waits for a read without end, see stdin_pump_destroy. */
 #include "launcher/stdinpump.h"
 
 #include "engine/base/buf.h"
@@ -11,9 +11,11 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #define CHUNK_BYTES 65536
+#define JOIN_MS 250
 #define BACKGROUND_MS 200 /* between looks whether we are in the foreground again */
 
 struct stdin_pump {
@@ -23,6 +25,8 @@ struct stdin_pump {
     int fd, wake;
     size_t window;
     int stop, full, ended, told;
+    int over;    /* the thread is at its end */
+    int holders; /* of a thread that was not waited for: it and the handle; the last one frees */
     size_t n;
     char chunk[CHUNK_BYTES];
     uv_async_t async;
@@ -62,10 +66,17 @@ static size_t read_some(struct stdin_pump *p, size_t max)
     }
 }
 
+static void release(struct stdin_pump *p)
+{
+    close(p->wake);
+    free(p);
+}
+
 static void *run(void *arg)
 {
     struct stdin_pump *p = arg;
     size_t max, n;
+    int last;
 
     pthread_mutex_lock(&p->mutex);
     while (!p->ended) {
@@ -85,7 +96,11 @@ static void *run(void *arg)
         p->ended = n == 0;
         uv_async_send(&p->async);
     }
+    p->over = 1;
+    last = p->holders && !--p->holders;
     pthread_mutex_unlock(&p->mutex);
+    if (last)
+        release(p);
     return NULL;
 }
 
@@ -138,7 +153,43 @@ void stdin_pump_want(struct stdin_pump *p, size_t bytes)
 
 static void freed(uv_handle_t *h)
 {
-    free(h->data);
+    release(h->data);
+}
+
+static void left(uv_handle_t *h)
+{
+    struct stdin_pump *p = h->data;
+    int last;
+
+    pthread_mutex_lock(&p->mutex);
+    last = !--p->holders;
+    pthread_mutex_unlock(&p->mutex);
+    if (last)
+        release(p);
+}
+
+/* 1: the thread stands in a read and is left there. Somebody else may read the same pipe or terminal and have been
+ * faster: then our read waits for what comes next, which may be nothing. */
+static int leave(struct stdin_pump *p)
+{
+    struct timespec until;
+    int over;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += JOIN_MS * 1000000L;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (!pthread_timedjoin_np(p->thread, NULL, &until))
+        return 0;
+    pthread_mutex_lock(&p->mutex);
+    over = p->over;
+    p->holders = 2;
+    pthread_mutex_unlock(&p->mutex);
+    if (over)
+        pthread_join(p->thread, NULL);
+    else
+        pthread_detach(p->thread);
+    return !over;
 }
 
 void stdin_pump_destroy(struct stdin_pump *p)
@@ -154,7 +205,5 @@ void stdin_pump_destroy(struct stdin_pump *p)
     pthread_mutex_unlock(&p->mutex);
     rc = write(p->wake, &one, sizeof one);
     (void)rc;
-    pthread_join(p->thread, NULL);
-    close(p->wake);
-    uv_close((uv_handle_t *)&p->async, freed);
+    uv_close((uv_handle_t *)&p->async, leave(p) ? left : freed);
 }
