@@ -102,6 +102,8 @@ void front_logs_attempt(struct front *f)
             make_folder(folder);
         for (k = 0; k < 2; k++) {
             path = xasprintf("%s/%s", folder, names[k]);
+            if (f->stream_log[2 * r + k])
+                writer_file_ends(f->files, f->stream_log[2 * r + k]); /* of the attempt before */
             f->stream_log[2 * r + k] = f->how[r] & (1 << k) ? writer_file(f->files, path) : NULL;
             free(path);
         }

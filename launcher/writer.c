@@ -33,7 +33,7 @@ struct sink {
 struct chunk {
     struct chunk *next;
     struct sink *sink; /* NULL: a new live line */
-    int node;
+    int node, ends; /* ends: no bytes, the file is closed */
     size_t tag, n; /* tag: bytes to report; of a live line its descriptor */
     char *data;    /* owned, or behind the struct */
     char room[];
@@ -112,6 +112,15 @@ static void write_terminal(struct writer *w, struct sink *s, const char *data, s
         draw_status(w);
 }
 
+static void close_file(struct writer *w, struct sink *s)
+{
+    if (s->fd < 0)
+        return;
+    close(s->fd);
+    s->fd = -1;
+    w->files--;
+}
+
 static void write_file(struct writer *w, struct sink *s, const char *data, size_t n)
 {
     int keep = s->fd >= 0 || w->files < FILES_OPEN, fault = 0, failed;
@@ -131,11 +140,8 @@ static void write_file(struct writer *w, struct sink *s, const char *data, size_
         w->said = s->broken;
         keep = 0;
     }
-    if (s->fd >= 0 && !keep) {
-        close(s->fd);
-        s->fd = -1;
-        w->files--;
-    }
+    if (!keep)
+        close_file(w, s);
 }
 
 static void new_status(struct writer *w, const struct chunk *c)
@@ -165,7 +171,11 @@ static struct chunk *write_some(struct writer *w, struct chunk *c)
         new_status(w, c);
         return c->next;
     }
-    for (end = c->next; end && end->sink == c->sink && n + c->n + end->n <= JOIN_BYTES; end = end->next)
+    if (c->ends) {
+        close_file(w, c->sink);
+        return c->next;
+    }
+    for (end = c->next; end && end->sink == c->sink && !end->ends && n + c->n + end->n <= JOIN_BYTES; end = end->next)
         n += end->n;
     if (!n) {
         write_to(w, c->sink, c->data, c->n);
@@ -351,6 +361,16 @@ void writer_give(struct writer *w, struct sink *s, struct buf *b, int node, size
     c->sink = s;
     c->node = node;
     c->tag = tag_bytes;
+    queue(w, c);
+}
+
+void writer_file_ends(struct writer *w, struct sink *s)
+{
+    struct chunk *c = chunk_new(NULL, 0);
+
+    c->sink = s;
+    c->node = -1;
+    c->ends = 1;
     queue(w, c);
 }
 

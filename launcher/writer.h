@@ -26,6 +26,8 @@ struct sink *writer_fd(struct writer *w, int fd);
 /* A file to append to, opened when the first bytes come. A failure to open or write is told once, as a
  * line on stderr, and its later bytes are dropped. path is copied. */
 struct sink *writer_file(struct writer *w, const char *path);
+/* For now nothing more comes for it: its descriptor is closed behind what is queued. */
+void writer_file_ends(struct writer *w, struct sink *s);
 /* Queues a copy. tag_bytes are reported as done for node when these are written; node -1: not reported. */
 void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, int node,
                 size_t tag_bytes);

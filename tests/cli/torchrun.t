@@ -211,6 +211,9 @@ is "--redirects without --log-dir: the file" "$(cat ds-launch_*/attempt_0/0/stdo
 is "--local-ranks-filter" "$(run --hosts local:2x3 --local-ranks-filter 0,2 --prefix none sh talk.sh 2>/dev/null | sort | tr '\n' ' ')" "out 0 out 2 out 3 out 5 "
 run --hosts local:1x2 --max-restarts 1 --log-dir l3 sh -c 'echo $TORCHELASTIC_RESTART_COUNT; exit $((1 - TORCHELASTIC_RESTART_COUNT))' >out 2>err
 is "a folder for each attempt" "$(cat l3/*/attempt_0/0/stdout.log l3/*/attempt_1/1/stdout.log | tr '\n' ' ')" "0 1 "
+L=$here/l6/ run --hosts local:1x2 --max-restarts 2 --log-dir l6 --export L sh -c 'echo x; test $TORCHELASTIC_RESTART_COUNT -lt 2 ||
+    ls -l /proc/[0-9]*/fd 2>/dev/null | grep -c "$L.*/attempt_0/"; exit $((TORCHELASTIC_RESTART_COUNT < 2))' >out 2>err
+is "the files of an attempt that is over are closed" "$(grep '[0-9]$' out | sort | tr '\n' ' ')" "[0] 0 [1] 0 "
 run --hosts local:1x2 --redirects 1 --log-dir l4 --enable_each_rank_log l5 sh -c 'seq 1 300000; seq 1 300000 >&2' >out 2>err
 is "many lines into files: none is lost, and credit comes back" \
     "$(wc -l <out | tr -d ' ') $(grep -vc ds-launch err) $(cat l4/*/*/*/stdout.log | wc -l | tr -d ' ') $(cat l5/* | wc -l | tr -d ' ')" "0 600000 600000 1200000"
