@@ -1,7 +1,7 @@
 #!/bin/bash
 # Two ranks of one thread against one rank of two threads, GPT-2 124M, the same global batch: median step time
 # of each, taking turns.
-#   tests/bench/ranks.sh BUILD-FOLDER [STEPS [STAGE]]
+#   tests/bench/ranks.sh BUILD-FOLDER [STEPS [STAGE]]      TYPES="fp32 bf16" LENGTHS="64 512"
 set -u
 build=$(realpath "${1:?usage: ranks.sh BUILD-FOLDER [STEPS [STAGE]]}") steps=${2:-8} stage=${3:-0}
 tmp=$(mktemp -d) || exit 1
@@ -34,15 +34,16 @@ steps = $steps
 save_every = -1
 END
 printf 'ZeRO stage %s\n%-5s %-8s %18s %18s %8s\n' "$stage" type batch '1 rank x 2 [ms]' '2 ranks x 1 [ms]' ratio
-for bf16 in false true; do
-    for T in 64 512; do
+for type in ${TYPES:-fp32 bf16}; do
+    bf16=$([ "$type" = bf16 ] && echo true || echo false)
+    for T in ${LENGTHS:-64 512}; do
         : >"$tmp/one"; : >"$tmp/two"
         for _ in 1 2; do
-            run 1 2 "$T" $bf16 >>"$tmp/one"
-            run 2 1 "$T" $bf16 >>"$tmp/two"
+            run 1 2 "$T" "$bf16" >>"$tmp/one"
+            run 2 1 "$T" "$bf16" >>"$tmp/two"
         done
         one=$(median <"$tmp/one") two=$(median <"$tmp/two")
-        printf '%-5s 4 x %-4s %18.1f %18.1f %8.2f\n' "$([ $bf16 = true ] && echo bf16 || echo fp32)" "$T" \
+        printf '%-5s 4 x %-4s %18.1f %18.1f %8.2f\n' "$type" "$T" \
             "$one" "$two" "$(awk -v a="$one" -v b="$two" 'BEGIN { print a / b }')"
     done
 done
