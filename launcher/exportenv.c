@@ -137,7 +137,8 @@ int envlist_parse(struct envlist *e, const char *name, const char *text, struct 
     return 0;
 }
 
-static int read_file(struct envlist *e, const char *folder, const char *file, int must, struct err *err)
+/* *found is set when it is there. */
+static int read_file(struct envlist *e, const char *folder, const char *file, int *found, struct err *err)
 {
     char *path = *file == '/' ? xstrdup(file) : xasprintf("%s/%s", folder, file), part[4096];
     FILE *f = fopen(path, "re");
@@ -145,7 +146,8 @@ static int read_file(struct envlist *e, const char *folder, const char *file, in
     size_t n;
     int rc = 0;
 
-    if (!f && (must || errno != ENOENT)) {
+    *found |= f != NULL;
+    if (!f && errno != ENOENT) {
         rc = err_set(err, ERR_INPUT_FILE, "cannot read the environment file %s: %m", path);
     } else if (f) {
         while ((n = fread(part, 1, sizeof part, f)) > 0)
@@ -270,7 +272,7 @@ int envlist_build(struct envlist *e, char *const *environment, const char *home,
 {
     const char *file = value_of(environment, "DS_ENV_FILE");
     struct envlist own = {0};
-    int i, rc = 0, given = file && *file;
+    int i, rc = 0, given = file && *file, found = 0;
 
     for (i = 0; rankenv_own[i]; i++)
         envlist_set(e, rankenv_own[i]);
@@ -281,9 +283,12 @@ int envlist_build(struct envlist *e, char *const *environment, const char *home,
         if (!given)
             file = ".deepspeed_env";
         if (home && *file != '/')
-            rc = read_file(&own, home, file, 0, err);
+            rc = read_file(&own, home, file, &found, err);
         if (!rc && (!home || strcmp(home, cwd) || *file == '/'))
-            rc = read_file(&own, cwd, file, *file == '/', err);
+            rc = read_file(&own, cwd, file, &found, err);
+        if (!rc && given && !found)
+            rc = err_set(err, ERR_INPUT_FILE, "DS_ENV_FILE=%s: the file is not there%s; unset the variable or name "
+                         "another", file, *file == '/' ? "" : ", neither in the home nor in the working folder");
     }
     if (!rc)
         rc = add_exports(&own, environment, exports, nexports, err);

@@ -8,7 +8,10 @@
 
 #include "launcher/exportenv.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *get(const struct envlist *e, const char *name)
 {
@@ -106,10 +109,43 @@ static void file(void **state)
     envlist_clear(&e);
 }
 
+/* A file that is named is there, in one of the two places; one that is not named need not be. */
+static void named_file(void **state)
+{
+    char folder[] = "/tmp/ds-env.XXXXXX", path[64], *named[] = {(char[]){"DS_ENV_FILE=my.env"}, NULL};
+    char *whole[] = {(char[]){"DS_ENV_FILE=/nowhere/my.env"}, NULL}, *none[] = {NULL};
+    struct envlist e = {0};
+    struct err err = ERR_INIT;
+    FILE *f;
+    (void)state;
+
+    assert_non_null(mkdtemp(folder));
+    assert_int_equal(envlist_build(&e, named, "/nowhere", folder, NULL, 0, 0, &err), -1);
+    assert_non_null(strstr(err.text, "DS_ENV_FILE=my.env: the file is not there"));
+    envlist_clear(&e);
+    assert_int_equal(envlist_build(&e, whole, "/nowhere", folder, NULL, 0, 0, &err), -1);
+    assert_non_null(strstr(err.text, "/nowhere/my.env"));
+    envlist_clear(&e);
+    assert_int_equal(envlist_build(&e, none, "/nowhere", folder, NULL, 0, 0, &err), 0);
+    envlist_clear(&e);
+    snprintf(path, sizeof path, "%s/my.env", folder);
+    f = fopen(path, "w");
+    assert_non_null(f);
+    fputs("A=1\n", f);
+    fclose(f);
+    assert_int_equal(envlist_build(&e, named, "/nowhere", folder, NULL, 0, 0, &err), 0);
+    assert_string_equal(get(&e, "A"), "=1");
+    envlist_clear(&e);
+    assert_int_equal(envlist_build(&e, named, folder, "/nowhere", NULL, 0, 0, &err), 0);
+    envlist_clear(&e);
+    unlink(path);
+    rmdir(folder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(rules), cmocka_unit_test(nothing), cmocka_unit_test(aisc),
-                                       cmocka_unit_test(file)};
+                                       cmocka_unit_test(file), cmocka_unit_test(named_file)};
 
     return cmocka_run_group_tests_name("exportenv", tests, NULL, NULL);
 }
