@@ -56,7 +56,7 @@ static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
     enum err_code code = (enum err_code)get_u32(r);
     char *text = get_str(r);
 
-    if (nd->checked || r->failed) {
+    if (nd->checked || r->failed || f->machine.state < JOB_CHECKING) {
         free(text);
         return err_set(err, ERR_NODE, "its agent answers a check that nobody asked for");
     }
@@ -248,6 +248,8 @@ static int on_rank_frame(struct front_node *nd, const struct msg *m, struct err 
     uint32_t rank = get_u32(&r);
     int node_too = m->type == MSG_FAIL || m->type == MSG_EVENT;
 
+    if (!nd->front->kv)
+        return err_set(err, ERR_NODE, "its agent speaks of ranks before any was to start");
     if (r.failed || !(own_rank(nd, rank) || (node_too && rank == MSG_NODE)))
         return err_set(err, ERR_NODE, "its agent speaks of rank %u, which is none of its own", rank);
     switch (m->type) {

@@ -71,4 +71,25 @@ like "never an unknown key, never a question" "$(tail -1 ssh.args)" "BatchMode=y
 : >deny; : >ssh.args
 like "openssh, permission denied: said" "$(run -H hosts --launcher openssh true)" "Permission denied (publickey,hostbased)"
 is "and not tried again" "$(grep -c BatchMode ssh.args)" 1
+
+# An agent that breaks the rules is lost, by name; it is no bug of ours. Behind its greeting stands what argv[1] says.
+cat >rude.py <<'X'
+import os, struct, subprocess, sys
+agent = subprocess.Popen([sys.argv[2]], stdin=0, stdout=subprocess.PIPE)
+data = b""
+while len(data) < 19 or len(data) < 19 + struct.unpack("<I", data[15:19])[0]:
+    data += os.read(agent.stdout.fileno(), 1)
+assert data.startswith(b"\r\n\1DS-AGENT-1\2\n")
+kind, body = {"exit": (4, struct.pack("<IiidB", 0, 0, 0, 0, 0)), "started": (2, struct.pack("<II", 0, 1)),
+              "checked": (12, struct.pack("<II", 0, 0)), "put": (9, struct.pack("<I", 1 << 31) + b"k")}[sys.argv[1]]
+os.write(1, data + struct.pack("<IBI", 5 + len(body), kind, 1) + body)
+while data:
+    data = os.read(agent.stdout.fileno(), 65536)
+    os.write(1, data)
+X
+for word in exit started checked put; do
+    out=$(run --hosts n1,n2 --launcher exec \
+        --launcher-args "test %h = n2 || exec python3 rude.py $word $top_builddir/ds-agent; sleep 0.5; exec $top_builddir/ds-agent" true 2>&1); rc=$?
+    is "'$word' out of turn: its host is lost, and that is all" "$rc $(echo "$out" | grep -c '^ds-launch: n1: its agent ') $(echo "$out" | wc -l)" "1 1 1"
+done
 finish
