@@ -42,7 +42,8 @@ static int net_has(const struct net *net, const char *address)
     return !net_of(address, net->bits, &other) && net_same(net, &other);
 }
 
-int address_same_place(const struct hello *a, const struct hello *b)
+/* Both agents run on the same machine and see the same network. */
+static int same_place(const struct hello *a, const struct hello *b)
 {
     int i;
 
@@ -100,7 +101,7 @@ static void mark(struct nodes *ns, const struct entry *e, int n)
     int apart = 0, k;
 
     for (k = 1; k < n; k++)
-        apart |= !address_same_place(e[0].hello, e[k].hello);
+        apart |= !same_place(e[0].hello, e[k].hello);
     for (k = 0; k < n; k++)
         ns->twice[e[k].node][e[k].iface] = (uint8_t)apart;
 }
@@ -222,7 +223,7 @@ static int all_here(const struct hello *const *hello, int n)
     int m;
 
     for (m = 1; m < n; m++)
-        if (!address_same_place(hello[0], hello[m]))
+        if (!same_place(hello[0], hello[m]))
             return 0;
     return 1;
 }

@@ -19,7 +19,4 @@ int address_choose(const struct hello *const *hello, const char *const *names, i
                    struct address *out, struct err *err);
 void address_clear(struct address *a, int n);
 
-/* 1 when both agents run on the same machine and see the same network. */
-int address_same_place(const struct hello *a, const struct hello *b);
-
 #endif

@@ -378,7 +378,6 @@ static void agent_up(void *ctx)
 {
     struct front_node *nd = ctx;
 
-    nd->talks = 1;
     nd->heard_ms = clock_ms();
 }
 

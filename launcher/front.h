@@ -31,7 +31,6 @@ struct front_node {
     struct channel *ch;
     struct msg_decoder in;
     struct hello hello;
-    int talks;    /* the magic came */
     int up;       /* its hello came and fits */
     int checked;
     int down;     /* the channel is gone */
@@ -128,7 +127,6 @@ void front_signal(struct front *f, int sig); /* what the user sent, through the 
 
 /* frontctl.c: how a running job is reached */
 void front_control_open(struct front *f);
-void front_command(const struct front *f, struct buf *out); /* what runs, in words */
 
 /* agents.c */
 extern const struct channel_events agent_events;

@@ -11,7 +11,7 @@ static void add_string(struct buf *b, const char *key, const char *value)
     buf_addc(b, '"');
 }
 
-void front_command(const struct front *f, struct buf *out)
+static void add_command(const struct front *f, struct buf *out)
 {
     const struct task *t = f->task;
     int i;
@@ -41,7 +41,7 @@ static void info(void *ctx, struct buf *b)
         text.data[--text.len] = 0;
     add_string(b, "hosts", buf_str(&text));
     buf_reset(&text);
-    front_command(f, &text);
+    add_command(f, &text);
     add_string(b, "command", buf_str(&text));
     add_string(b, "cwd", f->task->cwd);
     if (f->run_dir)

@@ -122,7 +122,8 @@ static const struct option_row *row_at(int i)
     return i < NOWN ? &rows[i] : i < NOWN + options_torch_n ? &options_torch_rows[i - NOWN] : NULL;
 }
 
-const char *options_name(int i)
+/* The name of each flag in table order, NULL behind the last. */
+static const char *options_name(int i)
 {
     const struct option_row *r;
     int j;

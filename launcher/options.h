@@ -75,8 +75,6 @@ int options_check_use(const struct options *o, struct err *err);
 /* One line for every word of o->argv behind the program that is spelled like one of our flags: it belongs to
  * the program. */
 void options_warn_behind(const struct options *o, struct buf *warn);
-/* The name of each flag in table order, NULL at the end: for the checks of --help and the manual page. */
-const char *options_name(int i);
 void options_clear(struct options *o);
 
 #endif

@@ -41,7 +41,7 @@ struct pipechan {
     struct magic magic;
     struct buf out;           /* queued for the child */
     struct said said;
-    int paused, shut, told, closing;
+    int shut, told, closing;
 };
 
 static void settle(struct pipechan *ch);
@@ -381,22 +381,6 @@ int pipechan_send(struct pipechan *ch, const void *data, size_t n)
     buf_add(&ch->out, data, n);
     uv_poll_start(&ch->pipe[IN], UV_WRITABLE, on_writable);
     return 0;
-}
-
-size_t pipechan_pending(const struct pipechan *ch)
-{
-    return ch->out.len;
-}
-
-void pipechan_pause(struct pipechan *ch, int paused)
-{
-    ch->paused = paused;
-    if (!ch->open[OUT])
-        return;
-    if (paused)
-        uv_poll_stop(&ch->pipe[OUT]);
-    else
-        uv_poll_start(&ch->pipe[OUT], UV_READABLE, on_readable);
 }
 
 void pipechan_shut(struct pipechan *ch)

@@ -12,8 +12,6 @@ struct pipechan;
 int pipechan_open(struct pipechan **ch, uv_loop_t *loop, char *const *argv, int in, const char *what,
                   const struct channel_events *events, void *ctx, struct err *err);
 int pipechan_send(struct pipechan *ch, const void *data, size_t n);
-size_t pipechan_pending(const struct pipechan *ch);
-void pipechan_pause(struct pipechan *ch, int paused);
 void pipechan_shut(struct pipechan *ch);
 void pipechan_close(struct pipechan *ch);
 /* Of a channel that is down: the exit status as a shell would give it, -1: none; the last it said on stderr, or

@@ -31,10 +31,8 @@ struct spawner_ops {
     /* Begins to bring up the agent on one node. */
     int (*open)(struct channel **, void *pool, uv_loop_t *, const struct options *, const struct host *,
                 int node, const struct channel_events *, void *ctx, struct err *);
-    /* Queues bytes; copies. Never blocks. -1 when down. pending: bytes not yet handed to the system. */
+    /* Queues bytes; copies. Never blocks. -1 when down. */
     int (*send)(struct channel *, const void *data, size_t n);
-    size_t (*pending)(const struct channel *);
-    void (*pause)(struct channel *, int paused); /* stop or resume reading */
     /* Ends the channel at once (agent sees EOF); down is still called. */
     void (*shut)(struct channel *);
     void (*close)(struct channel *); /* frees; after down or before, no call follows */

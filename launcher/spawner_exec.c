@@ -53,7 +53,7 @@ struct channel {
     const struct host *host;
     int node;
     enum stage stage;
-    int placed, first, copied, shut, closed, paused, tries;
+    int placed, first, copied, shut, closed, tries;
     int64_t until_ms;
     struct pipechan *pipe;
     uv_timer_t timer;
@@ -371,8 +371,6 @@ static int start_child(struct channel *ch, const char *script, int in, struct er
     }
     if (!rc)
         rc = pipechan_open(&ch->pipe, ch->loop, argv ? argv : sh, in, what, &events, ch, err);
-    if (!rc)
-        pipechan_pause(ch->pipe, ch->paused);
     command_free(argv);
     buf_clear(&line);
     free(what);
@@ -458,18 +456,6 @@ static int exec_send(struct channel *ch, const void *data, size_t n)
     return 0;
 }
 
-static size_t exec_pending(const struct channel *ch)
-{
-    return ch->stage == STAGE_UP ? pipechan_pending(ch->pipe) : ch->early.len;
-}
-
-static void exec_pause(struct channel *ch, int paused)
-{
-    ch->paused = paused;
-    if (ch->pipe)
-        pipechan_pause(ch->pipe, paused);
-}
-
 static void exec_shut(struct channel *ch)
 {
     if (ch->stage == STAGE_DOWN || ch->shut)
@@ -535,8 +521,6 @@ const struct spawner_ops spawner_exec = {
     .destroy = pool_destroy,
     .open = exec_open,
     .send = exec_send,
-    .pending = exec_pending,
-    .pause = exec_pause,
     .shut = exec_shut,
     .close = exec_close,
 };
@@ -548,8 +532,6 @@ const struct spawner_ops spawner_openssh = {
     .destroy = pool_destroy,
     .open = exec_open,
     .send = exec_send,
-    .pending = exec_pending,
-    .pause = exec_pause,
     .shut = exec_shut,
     .close = exec_close,
 };

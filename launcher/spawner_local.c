@@ -45,16 +45,6 @@ static int local_send(struct channel *ch, const void *data, size_t n)
     return pipechan_send(ch->pipe, data, n);
 }
 
-static size_t local_pending(const struct channel *ch)
-{
-    return pipechan_pending(ch->pipe);
-}
-
-static void local_pause(struct channel *ch, int paused)
-{
-    pipechan_pause(ch->pipe, paused);
-}
-
 static void local_shut(struct channel *ch)
 {
     pipechan_shut(ch->pipe);
@@ -72,8 +62,6 @@ const struct spawner_ops spawner_local = {
     .probe = local_probe,
     .open = local_open,
     .send = local_send,
-    .pending = local_pending,
-    .pause = local_pause,
     .shut = local_shut,
     .close = local_close,
 };

@@ -39,7 +39,7 @@ struct sim_pool {
 struct channel {
     uv_poll_t poll;
     int fd, polled; /* polled: the events asked for */
-    int paused, told, closing;
+    int told, closing;
     struct channel_events ev;
     void *ctx;
     struct magic magic;
@@ -164,7 +164,7 @@ static void on_poll(uv_poll_t *p, int status, int events);
 
 static void watch(struct channel *ch)
 {
-    int events = (ch->paused || ch->told ? 0 : UV_READABLE) | (ch->out.len && !ch->told ? UV_WRITABLE : 0);
+    int events = (ch->told ? 0 : UV_READABLE) | (ch->out.len && !ch->told ? UV_WRITABLE : 0);
 
     if (events == ch->polled)
         return;
@@ -272,17 +272,6 @@ static int sim_send(struct channel *ch, const void *data, size_t n)
     return 0;
 }
 
-static size_t sim_pending(const struct channel *ch)
-{
-    return ch->out.len;
-}
-
-static void sim_pause(struct channel *ch, int paused)
-{
-    ch->paused = paused;
-    watch(ch);
-}
-
 static void sim_shut(struct channel *ch)
 {
     shutdown(ch->fd, SHUT_WR);
@@ -313,8 +302,6 @@ const struct spawner_ops spawner_sim = {
     .destroy = sim_destroy,
     .open = sim_open,
     .send = sim_send,
-    .pending = sim_pending,
-    .pause = sim_pause,
     .shut = sim_shut,
     .close = sim_close,
 };

@@ -47,7 +47,7 @@ struct channel {
     struct ssh_link *link;
     struct ssh_stream *stream;
     enum stage stage;
-    int first, copied, shut, paused, closed;
+    int first, copied, shut, closed;
     size_t sent;           /* of the agent's bytes */
     uv_timer_t timer;      /* limit of the stage */
     struct magic magic;
@@ -295,7 +295,6 @@ static void start_run(struct channel *ch)
     remote_run_command(ch->pool->sha, ch->pool->uname.machine, &command);
     ch->stream = ssh_wire_exec(ssh_link_wire(ch->link), command.data, &events, ch);
     buf_clear(&command);
-    ssh_stream_pause(ch->stream, ch->paused);
     /* kept until the agent is known to be there: the script that says it is not reads nothing */
     if (ch->early.len)
         ssh_stream_send(ch->stream, ch->early.data, ch->early.len);
@@ -420,20 +419,6 @@ static int ssh_send(struct channel *ch, const void *data, size_t n)
     return 0;
 }
 
-static size_t ssh_pending(const struct channel *ch)
-{
-    return ch->stage == STAGE_UP ? ssh_stream_pending(ch->stream)
-           : ch->stage == STAGE_DOWN ? 0
-                                     : ch->early.len;
-}
-
-static void ssh_pause(struct channel *ch, int paused)
-{
-    ch->paused = paused;
-    if (ch->stream && (ch->stage == STAGE_UP || ch->stage == STAGE_RUN))
-        ssh_stream_pause(ch->stream, paused);
-}
-
 static void ssh_shut(struct channel *ch)
 {
     if (ch->stage == STAGE_DOWN || ch->shut)
@@ -473,8 +458,6 @@ const struct spawner_ops spawner_ssh = {
     .destroy = pool_destroy,
     .open = ssh_open,
     .send = ssh_send,
-    .pending = ssh_pending,
-    .pause = ssh_pause,
     .shut = ssh_shut,
     .close = ssh_close,
 };

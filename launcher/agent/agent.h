@@ -29,7 +29,6 @@ struct chan *chan_create(struct loop *l, int in, int out, const struct chan_even
                          struct err *err);
 void chan_destroy(struct chan *c); /* NULL is fine; closes nothing */
 void chan_raw(struct chan *c, const void *data, size_t n);
-void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n);
 /* Clears body. */
 void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body);
 void chan_lose(struct chan *c); /* a simulated node dies: both ends see the end */

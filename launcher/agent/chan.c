@@ -148,17 +148,12 @@ void chan_raw(struct chan *c, const void *data, size_t n)
     watch_set(c->out_watch, LOOP_WRITE);
 }
 
-void chan_send(struct chan *c, enum msg_type type, uint32_t epoch, const void *data, size_t n)
-{
-    if (c->is_down)
-        return;
-    msg_put(&c->queue, type, epoch, data, n);
-    watch_set(c->out_watch, LOOP_WRITE);
-}
-
 void chan_sendb(struct chan *c, enum msg_type type, uint32_t epoch, struct buf *body)
 {
-    chan_send(c, type, epoch, body->data, body->len);
+    if (!c->is_down) {
+        msg_put(&c->queue, type, epoch, body->data, body->len);
+        watch_set(c->out_watch, LOOP_WRITE);
+    }
     buf_clear(body);
 }
 

@@ -39,7 +39,7 @@ static void feed(struct node *n)
 {
     char part[32768];
 
-    while (n->sent < run.bytes && spawner_ssh.pending(n->ch) < sizeof part) {
+    while (n->sent < run.bytes && n->sent - n->got < 8 * sizeof part) { /* under way */
         size_t m = run.bytes - n->sent < sizeof part ? run.bytes - n->sent : sizeof part;
         for (size_t i = 0; i < m; i++)
             part[i] = pattern(n->sent + i);
