@@ -261,7 +261,7 @@ void front_event(struct front *f, const char *ev, const char *fmt, ...)
 
     if (!f->events)
         return;
-    buf_addf(&b, "{\"t\":%.3f,\"ev\":\"%s\",\"epoch\":1", clock_wall(), ev);
+    buf_addf(&b, "{\"t\":%.3f,\"ev\":\"%s\",\"epoch\":%u", clock_wall(), ev, f->epoch);
     va_start(ap, fmt);
     buf_vaddf(&b, fmt, ap);
     va_end(ap);
@@ -282,7 +282,7 @@ void front_rank_event(struct front *f, int rank, const char *json, size_t n)
         json++;
         n--;
     }
-    buf_addf(&b, "{\"t\":%.3f,\"epoch\":1,\"rank\":%d%s", clock_wall(), rank,
+    buf_addf(&b, "{\"t\":%.3f,\"epoch\":%u,\"rank\":%d%s", clock_wall(), f->epoch, rank,
              memchr(json, ':', n) ? "," : "");
     buf_add(&b, json + 1, n - 1);
     buf_addc(&b, '\n');

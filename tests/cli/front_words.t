@@ -46,6 +46,7 @@ bad() {
     is "$name: one line" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 1
 }
 bad "nothing to run" "nothing to run"
+bad "an option in front of ds-rank's words" "put ckpt first" -q ckpt inspect run
 bad "an unknown option" "did you mean --hostfile" --hostfil x y
 bad "a job that is not there" "no.ini" --hosts local:1 no.ini
 printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
