@@ -54,7 +54,7 @@ while [ "$(ls "$2".* | wc -l)" -lt "$WORLD_SIZE" ]; do sleep 0.05; done
 eval "$1"
 X
 is "--fold: all say it" "$(run --hosts local:2x4 --fold sh meet.sh 'echo same' m1 </dev/null)" "[0-7] same"
-got=$(run --hosts local:1x4 --fold sh meet.sh 'echo a; test $RANK = 2 && echo two; echo b' m2 </dev/null | sort)
+got=$(run --hosts local:1x4 --fold sh meet.sh 'echo a; test $RANK = 2 && { sleep 0.3; echo two; }; echo b' m2 </dev/null | sort)
 is "--fold: one says more" "$got" "[0-1,3] b
 [0-3] a
 [2] b
