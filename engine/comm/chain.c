@@ -305,18 +305,6 @@ static size_t wire_bytes(const struct chain *c, const struct piece *p, int dir)
     return (size_t)p->n * (coll_reduces(c->op) && dir == FORWARD ? c->acc : c->bytes);
 }
 
-static int mismatch(struct group *g, int peer, const struct desc *theirs)
-{
-    char a[160], b[160];
-
-    desc_text(&g->desc, a);
-    desc_text(theirs, b);
-    return group_fail(g, ERR_JOB_INTERNAL,
-                      "ranks disagree on the next collective: rank %d calls %s, rank %d calls %s%s",
-                      g->core.boot->rank, a, g->world[peer], b,
-                      strcmp(a, b) ? "" : " with other counts");
-}
-
 /* 1: moved, 0: not now, -1: failed */
 static int flow_in(struct group *g, struct stage *s, int dir)
 {
@@ -329,7 +317,7 @@ static int flow_in(struct group *g, struct stage *s, int dir)
         rc = net_recv(f->in_fd, &f->head, sizeof f->head, &f->head_in, how);
         moved |= rc == 1;
         if (f->head_in == sizeof f->head && memcmp(&f->head, &g->desc, sizeof f->head))
-            return mismatch(g, f->in_peer, &f->head);
+            return group_mismatch(g, f->in_peer, &f->head);
     }
     while (rc == 1 && may_take(g, s, dir)) {
         const struct piece *p = &c->piece[f->in];
@@ -419,8 +407,6 @@ static int send_heads(struct group *g)
 int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
 {
     struct chain *c = g->chain;
-    struct waiting w;
-    int rc, moved, peer;
 
     if (!c->nstages)
         return 0;
@@ -436,17 +422,5 @@ int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
             f->in_at = f->out_at = 0;
             f->head_in = f->head_out = lo ? sizeof f->head : 0; /* once per call */
         }
-    rc = send_heads(g);
-    if (rc)
-        return rc;
-    wait_begin(g, &w, &g->desc, -1);
-    while ((rc = step(g, &moved, &peer)) == 0 && peer >= 0) {
-        w.peer = peer;
-        if (moved)
-            wait_moved(g, &w);
-        else if ((rc = wait_idle(g, &w, WAIT_NET | pairs_pending(g))))
-            break;
-    }
-    wait_end(g, &w);
-    return rc;
+    return send_heads(g) < 0 ? -1 : group_drive(g, step);
 }

@@ -102,6 +102,8 @@ static int group_open(struct group *g, struct err *err)
         if (net_open(g, err))
             return -1;
         g->chain = chain_create(g);
+        if (g->core.base.size == 2)
+            g->swap = swap_create();
     }
     return 0;
 }
@@ -113,6 +115,7 @@ static void group_destroy(struct comm *comm)
     if (!g)
         return;
     chain_destroy(g->chain);
+    swap_destroy(g->swap);
     net_close(g);
     pairs_destroy(g->pairs);
     segments_release(g->segments, g);

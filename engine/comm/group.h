@@ -5,6 +5,7 @@
  * region.c  the shared region, memory that peers can read, references into it
  * local.c   collectives as seen from one rank, and their work inside a node
  * chain.c   their work between nodes
+ * swap.c    reductions between two nodes of one rank each
  * pair.c    transfers between two ranks: send, recv, all-to-all
  * net.c     connections between nodes
  * group.c   comm_thread and comm_host
@@ -92,6 +93,7 @@ struct run {
 };
 
 struct chain; /* chain.c */
+struct swap;  /* swap.c */
 struct pairs; /* pair.c */
 
 struct group {
@@ -118,6 +120,7 @@ struct group {
     int *mesh; /* [size] sockets to ranks of other nodes, -1 */
     int *link; /* [(nruns-1) * lanes] sockets of the chain that this rank holds, -1 */
     struct chain *chain;
+    struct swap *swap; /* NULL: not two nodes of one rank */
     struct pairs *pairs;
 
     /* the collective in progress */
@@ -154,6 +157,11 @@ void group_wake(struct core *c); /* core.wake */
 int group_sync(struct group *g); /* all ranks of the node have called it */
 void group_see(struct group *g); /* after the first sync: which processes can be watched */
 void desc_text(const struct desc *d, char out[160]);
+/* A peer (its rank in the group) makes another call than this rank: names both. Returns -1. */
+int group_mismatch(struct group *g, int peer, const struct desc *theirs);
+/* Calls step over and over, waiting in between, until it says -1 in peer: nothing is waited for any more.
+ * step: one look at everything; moved: 1 when bytes went; peer: one that is waited for. 0 or -1. */
+int group_drive(struct group *g, int (*step)(struct group *g, int *moved, int *peer));
 
 /* --- region.c --- */
 size_t region_bytes(int ranks);
@@ -188,6 +196,12 @@ struct chain *chain_create(struct group *g);
 void chain_destroy(struct chain *c);
 /* The part of [lo, hi) that crosses nodes. */
 int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi);
+
+/* --- swap.c --- */
+struct swap *swap_create(void);
+void swap_destroy(struct swap *s);
+/* A whole reduction: all memory is readable where a node has one rank. */
+int swap_work(struct group *g, const struct coll *op);
 
 /* --- pair.c --- */
 struct pairs *pairs_create(struct group *g);

@@ -96,18 +96,6 @@ static void publish(struct group *g, const struct coll *op)
     seat->out[at] = span_ref(g, op->recv, coll_out(g, op, rank), bytes);
 }
 
-static int mismatch(struct group *g, int rank, const struct desc *other)
-{
-    char a[160], b[160];
-
-    desc_text(&g->desc, a);
-    desc_text(other, b);
-    return group_fail(g, ERR_JOB_INTERNAL,
-                      "ranks disagree on the next collective: rank %d calls %s, rank %d calls %s%s",
-                      g->core.boot->rank, a, g->world[rank], b,
-                      strcmp(a, b) ? "" : " with other counts");
-}
-
 /* After the first sync: compares the calls of the node and keeps everyone's references. 1: somebody
  * stages. */
 static int meet(struct group *g)
@@ -118,7 +106,7 @@ static int meet(struct group *g)
         const struct seat *s = &g->region->seat[i];
 
         if (memcmp(&s->desc[at], &g->desc, sizeof g->desc))
-            return mismatch(g, g->local[i], &s->desc[at]);
+            return group_mismatch(g, g->local[i], &s->desc[at]);
         g->in_ref[i] = s->in[at];
         g->out_ref[i] = s->out[at];
         staged |= s->in[at].kind == REF_STAGED || s->out[at].kind == REF_STAGED;
@@ -245,6 +233,8 @@ static int work(struct group *g, const struct coll *op, int64_t lo, int64_t hi)
         pull(g, op, lo, hi);
     else if (g->nruns == 1)
         reduce_part(g, op, lo, hi);
+    if (g->swap && coll_reduces(op))
+        return swap_work(g, op);
     return g->nruns > 1 ? chain_work(g, op, lo, hi) : 0;
 }
 

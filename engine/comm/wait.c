@@ -292,3 +292,32 @@ int group_sync(struct group *g)
     wait_end(g, &w);
     return rc;
 }
+
+int group_mismatch(struct group *g, int peer, const struct desc *theirs)
+{
+    char a[160], b[160];
+
+    desc_text(&g->desc, a);
+    desc_text(theirs, b);
+    return group_fail(g, ERR_JOB_INTERNAL,
+                      "ranks disagree on the next collective: rank %d calls %s, rank %d calls %s%s",
+                      g->core.boot->rank, a, g->world[peer], b,
+                      strcmp(a, b) ? "" : " with other counts");
+}
+
+int group_drive(struct group *g, int (*step)(struct group *g, int *moved, int *peer))
+{
+    struct waiting w;
+    int rc, moved, peer;
+
+    wait_begin(g, &w, &g->desc, -1);
+    while ((rc = step(g, &moved, &peer)) == 0 && peer >= 0) {
+        w.peer = peer;
+        if (moved)
+            wait_moved(g, &w);
+        else if ((rc = wait_idle(g, &w, WAIT_NET | pairs_pending(g))))
+            break;
+    }
+    wait_end(g, &w);
+    return rc;
+}
