@@ -51,7 +51,7 @@ static void what_a_rank_gets(void **state)
     static char script[] =
         "echo \"$RANK/$WORLD_SIZE $LOCAL_RANK/$LOCAL_SIZE <$DS_AGENT_FD> $MASTER_ADDR:$MASTER_PORT "
         "$1 $(pwd) "
-        "$(umask) $(ls /proc/$$/fd | tr '\\n' ' ')$(readlink /proc/$$/fd/0) "
+        "$(umask) $(ls /proc/self/fd | tr '\\n' ' ')$(readlink /proc/$$/fd/0) "
         "$(cat /proc/$$/oom_score_adj)\"; grep -E '^Sig(Blk|Ign|Cgt)' /proc/self/status >&2";
     char *argv[] = {"sh", "-c", script, "sh", "a b", NULL};
     struct driver d;
@@ -68,7 +68,7 @@ static void what_a_rank_gets(void **state)
     driver_spawn(&d, &s);
     assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
     for (int i = 0; i < 2; i++) {
-        /* descriptor 3 is the shell's own, of $(...) */
+        /* what ls itself holds: descriptor 3 is the folder it reads */
         char *want = xasprintf("%d/2 %d/2 <> 127.0.0.1:1234 a b /usr 0031 0 1 2 3 /dev/null %d\n",
                                i, i, score + 500 > 1000 ? 1000 : score + 500);
 
