@@ -66,7 +66,7 @@ static const struct option_row rows[] = {
     {"venv-script", 0, OPT_STR, AT(venv_script), 0, 0, "FILE", NULL,
      "sourced by a shell on every host before the ranks start; what it sets is theirs"},
     {"deepspeed-config", 0, OPT_STR, AT(deepspeed_config), 0, 0, "FILE", NULL,
-     "the job as a DeepSpeed JSON file"},
+     "a DeepSpeed JSON file: the job, or settings over those of the job file"},
     {"set", 0, OPT_SET, AT(set), 0, 0, "PATH=VALUE", NULL,
      "override a setting of the job file, for example run.steps=100"},
     {"resume", 0, OPT_ROW, AT(set), 0, 0, "CKPT", "run.resume",

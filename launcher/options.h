@@ -52,7 +52,7 @@ struct options {
     int dry_run, save_pid;
     /* what to run */
     struct settings_rows set; /* --set PATH=VALUE and job-file overrides (--resume, --init-from) */
-    char *deepspeed_config;   /* the job as a DeepSpeed JSON file */
+    char *deepspeed_config;   /* a DeepSpeed JSON file: the job, or over its file */
     int settings;             /* info --settings */
     const char **given; int ngiven; /* the names of the options that were given, as in the table */
     char **argv; int argc;    /* job file or program with its arguments */

@@ -62,19 +62,23 @@ static void make_program(struct task *t, const struct options *o)
         add_word(t, o->argv[i]);
 }
 
-/* Rows of the command line over those of the file; what the front end decides itself is a row too. */
+/* Rows of the command line over those of --deepspeed-config, over those of the job file; what the front end decides itself is a row too. */
 static int make_job(struct task *t, const struct options *o, struct err *err)
 {
     struct settings *tables[] = {&t->settings};
     struct buf warn = BUF_INIT;
     int i, rc;
 
-    t->job_file = xstrdup(o->deepspeed_config ? o->deepspeed_config : o->argv[0]);
-    if (o->argc > (o->deepspeed_config ? 0 : 1))
+    t->job_file = xstrdup(o->argc ? o->argv[0] : o->deepspeed_config);
+    if (o->argc && !options_is_job(o->argv[0]))
+        return err_set(err, ERR_INPUT, "--deepspeed-config is for a job file, and '%s' is a program: put "
+                       "the option behind the program, which then gets it", t->job_file);
+    if (o->argc > 1)
         return err_set(err, ERR_INPUT, "%s: a job file takes no arguments, but '%s' stands behind it; "
-                       "settings are overridden by --set PATH=VALUE", t->job_file,
-                       o->argv[o->deepspeed_config ? 0 : 1]);
+                       "settings are overridden by --set PATH=VALUE", t->job_file, o->argv[1]);
     if (job_read(&t->rows, t->job_file, err))
+        return -1;
+    if (o->argc && o->deepspeed_config && job_read(&t->rows, o->deepspeed_config, err))
         return -1;
     for (i = 0; i < o->set.n; i++)
         settings_rows_add(&t->rows, o->set.row[i].path, o->set.row[i].value, o->set.row[i].where);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <locale.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -210,4 +211,14 @@ int glob_match(const char *pattern, const char *s)
     while (*pattern == '*')
         pattern++;
     return !*pattern;
+}
+
+int parse_help(int argc, char **argv, const char *usage)
+{
+    for (int i = 1; i < argc; i++)
+        if (!strcmp(argv[i], "--help") || !strcmp(argv[i], "-h")) {
+            puts(usage);
+            return 1;
+        }
+    return 0;
 }

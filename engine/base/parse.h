@@ -21,6 +21,9 @@ int parse_ms(const char *s, int64_t *out_ms);
 /* The entry of words[n] nearest to s by edit distance, NULL when none is near enough to suggest. */
 const char *nearest_word(const char *s, const char *const *words, size_t n);
 
+/* 1 when -h or --help is among the arguments behind argv[0]; usage is then on stdout. */
+int parse_help(int argc, char **argv, const char *usage);
+
 /* Shell-style match of * and ? only. */
 int glob_match(const char *pattern, const char *s);
 

@@ -1,6 +1,7 @@
 /* ds-rank ckpt inspect|verify: what a checkpoint holds, and whether it is whole. A program: prints.
  */
 #include "engine/base/log.h"
+#include "engine/base/parse.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/ckpt/reader.h"
 
@@ -90,10 +91,8 @@ int ckpt_main(int argc, char **argv)
     uint64_t bytes;
     int rc, verify;
 
-    if (argc == 2 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
-        puts(usage);
+    if (parse_help(argc, argv, usage))
         return 0;
-    }
     if (argc > 1 && strcmp(argv[1], "inspect") != 0 && strcmp(argv[1], "verify") != 0) {
         log_error("ckpt %s: there is no such word; %s", argv[1], usage);
         return 2;

@@ -294,7 +294,8 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *err)
 
     *out = NULL;
     if (stat(path, &st) < 0)
-        rc = err_set(err, ERR_INPUT_FILE, "checkpoint %s: %m", path);
+        rc = err_set(err, ERR_INPUT_FILE, "checkpoint %s: %m; give a run folder, its ckpt folder or a step in it",
+                     path);
     else if (!S_ISDIR(st.st_mode))
         rc = err_set(err, ERR_INPUT_FILE,
                      "checkpoint %s is not a folder; give a step folder, a ckpt folder or a run "
@@ -308,7 +309,8 @@ int ckpt_open(struct ckpt **out, const char *path, struct err *err)
         rc = open_newest(out, path, err);
     else
         rc = err_set(err, ERR_INPUT_FILE,
-                     "%s holds no checkpoint: neither manifest.json nor step folders", path);
+                     "%s holds no checkpoint: neither manifest.json nor step folders; give a run folder, its "
+                     "ckpt folder or a step in it", path);
     free(list);
     free(manifest);
     free(inner);

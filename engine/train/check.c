@@ -64,6 +64,19 @@ static int check_ckpt(const char *path, struct err *err)
     return rc;
 }
 
+/* With resume = auto, init_from is where a run without checkpoints begins. */
+static int check_start(const struct job *job, struct err *err)
+{
+    int resume = job->resume && strcmp(job->resume, "auto");
+
+    if (resume && job->init_from)
+        return err_set(err, ERR_INPUT, "run.resume = %s and run.init_from = %s: a run begins at one of them; "
+                       "take one out, or write resume = auto", job->resume, job->init_from);
+    if (resume && check_ckpt(job->resume, err))
+        return -1;
+    return job->init_from ? check_ckpt(job->init_from, err) : 0;
+}
+
 static int check(const char *path, int world, struct err *err)
 {
     struct settings_rows rows = {0};
@@ -73,10 +86,8 @@ static int check(const char *path, int world, struct err *err)
 
     if (!rc)
         rc = setup_create(&s, &rows, world, 1, &warn, err);
-    if (!rc && s->job.resume && strcmp(s->job.resume, "auto"))
-        rc = check_ckpt(s->job.resume, err);
-    if (!rc && s->job.init_from)
-        rc = check_ckpt(s->job.init_from, err);
+    if (!rc)
+        rc = check_start(&s->job, err);
     if (!rc)
         rc = print_table(s, err);
     if (warn.len)
@@ -87,14 +98,18 @@ static int check(const char *path, int world, struct err *err)
     return rc;
 }
 
+static const char usage[] = "usage: ds-rank check FILE [--world N]";
+
 int train_check_main(int argc, char **argv)
 {
     struct err err = ERR_INIT;
     int64_t world = 1;
 
+    if (parse_help(argc, argv, usage))
+        return 0;
     if ((argc != 2 && argc != 4) ||
         (argc == 4 && (strcmp(argv[2], "--world") || parse_i64(argv[3], 1, 1 << 20, &world) < 0))) {
-        log_error("usage: ds-rank check FILE [--world N]");
+        log_error("%s", usage);
         return 2;
     }
     if (check(argv[1], (int)world, &err) < 0) {

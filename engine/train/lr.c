@@ -33,14 +33,18 @@ static int print_rates(const char *path, int64_t steps, struct err *err)
     return rc;
 }
 
+static const char usage[] = "usage: ds-launch lr JOB [-n STEPS]";
+
 int train_lr_main(int argc, char **argv)
 {
     struct err err = ERR_INIT;
     int64_t steps = 0;
 
+    if (parse_help(argc, argv, usage))
+        return 0;
     if ((argc != 2 && argc != 4) ||
         (argc == 4 && (strcmp(argv[2], "-n") || parse_i64(argv[3], 1, INT64_MAX, &steps) < 0))) {
-        log_error("usage: ds-launch lr JOB [-n STEPS]");
+        log_error("%s", usage);
         return 2;
     }
     if (print_rates(argv[1], steps, &err) < 0) {

@@ -255,10 +255,8 @@ int sample_main(int argc, char **argv)
     struct err err = ERR_INIT;
     int rc;
 
-    if (argc == 2 && (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h"))) {
-        puts(usage);
+    if (parse_help(argc, argv, usage))
         return 0;
-    }
     rc = parse_args(&s, argc, argv, &err);
 
     if (!rc && !s.prompt[0])

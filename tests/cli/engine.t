@@ -31,7 +31,23 @@ sed 's/^n_layer/n_layers/' job.ini >wrong.ini
 is "lr prints the schedule" "$("$launch" lr job.ini | tr '\t\n' '  ')" \
     "1 0 2 1 3 2 4 1.5 5 1 6 0.5 "
 is "-n gives the number of steps" "$("$launch" lr job.ini -n 2 | wc -l)" 2
+for word in lr sample ckpt "ckpt inspect" data; do
+    is "$word --help is its usage, on stdout" "$("$launch" $word --help 2>&1 >out; echo "$?$(grep -ci usage out)")" 01
+done
 is "check prints the start table" "$("$launch" --dry-run --hosts local:2x1 job.ini >out 2>&1; echo $?)" 0
+
+echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}' >ds.json
+like "a DeepSpeed file counts over the job file" \
+    "$("$launch" --hosts local:2x1 --run-dir ds --set run.steps=1 --deepspeed-config ds.json job.ini 2>&1)" "micro-batch 1 x accumulation 4 x 2"
+bad_start() { # NAME WANT ARGS...: refused with WANT before anything starts
+    local name=$1 want=$2
+    shift 2
+    like "$name" "$("$launch" --hosts local:2x1 --run-dir never "$@" 2>&1; echo "rc $?")" "$want"
+    ok "$name: nothing was made" test ! -e never
+}
+bad_start "a DeepSpeed file beside a program" "--deepspeed-config is for a job file" --deepspeed-config ds.json true
+bad_start "two beginnings" "a run begins at one of them" --set run.resume=a --set run.init_from=b job.ini
+bad_start "a checkpoint that is not there" "No such file or directory; give a run folder" --resume nowhere job.ini
 
 sed -i 's/^lr = 2/lr = 0.01/' job.ini
 ok "a tiny model trains" "$launch" --hosts local:2x1 --run-dir run job.ini
@@ -67,7 +83,7 @@ refused() { # NAME PATTERN COMMAND...
     shift 2
     if said=$("$@" 2>&1); then fail "$name" "it returned 0: $said"; else like "$name" "$said" "$pattern"; fi
 }
-refused "a checkpoint that is not there" "nowhere" "$launch" sample nowhere
+refused "sample of a checkpoint that is not there" "nowhere" "$launch" sample nowhere
 refused "an empty prompt" "--prompt" "$launch" sample run --prompt ""
 refused "a prompt without its value" "--prompt" "$launch" sample run --prompt
 for _ in $(seq 60); do printf '0123456789'; done >digits
