@@ -72,6 +72,8 @@ b2 2-3 16-31"
     is "plan: NUMA nodes" "$(map --bind-to numa | head -3)" "a 0 0-7
 b1 0 0-7
 b1 2 16-23"
+    # Two sockets of two cores of two processors; the first GPU hangs at the second socket. No comments in the file:
+    # without its libxml2 plugin hwloc reads plain tags only.
     is "plan: a machine that lstopo wrote down, ranks near their GPUs" \
         "$(run plan --topology "$top_srcdir/tests/cli/gpus.xml" --hosts a:2 prog | awk '$2 == "a" {print $1, $5, $6, $7}')" \
         "0 0 1 2-3,6-7
