@@ -3,7 +3,8 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 	engine/tensor/tensor.h engine/tensor/tensor.c \
 	engine/param/param.h engine/param/param.c \
 	engine/optim/schedule.h engine/optim/schedule.c \
-	engine/zero/zero.h engine/zero/zero.c \
+	engine/zero/zero.h engine/zero/zero_impl.h engine/zero/zero.c engine/zero/reduce.c engine/zero/norm.c \
+	engine/zero/update.c \
 	engine/train/exec.h engine/train/exec.c \
 	engine/train/setup.h engine/train/setup.c \
 	engine/train/train.h engine/train/train.c engine/train/step.c engine/train/state.c \
