@@ -1,5 +1,8 @@
 /* The key space of an epoch: see kv.h. Keys lie in one hash table with chains; an entry exists from the first
- * put or get of its key. Invariant: an entry with a value has no waiters. Fences are few and live in a list. */
+ * put or get of its key. Fences are few and live in a list.
+ *
+ * Invariants: an entry with a value has no waiters; bytes is what all of it takes, book-keeping included, and never
+ * beyond KV_TOTAL_BYTES, whatever agents send. */
 #include "launcher/kv.h"
 
 #include "engine/base/buf.h"
@@ -29,6 +32,7 @@ struct kv {
     struct entry **slot;
     size_t nslots, used;
     size_t bytes;
+    size_t *answered; /* [nodes] bytes of values that each was sent */
     struct fence *fences;
 };
 
@@ -51,6 +55,7 @@ struct kv *kv_create(int nodes, int world, const struct kv_out *out, void *ctx)
     kv->ctx = ctx;
     kv->nslots = 64;
     kv->slot = xcalloc(kv->nslots, sizeof *kv->slot);
+    kv->answered = xcalloc((size_t)nodes, sizeof *kv->answered);
     return kv;
 }
 
@@ -82,7 +87,17 @@ void kv_destroy(struct kv *kv)
         fence_free(f);
     }
     free(kv->slot);
+    free(kv->answered);
     free(kv);
+}
+
+/* So much more is about to be kept. */
+static int take_room(struct kv *kv, size_t n, struct err *err)
+{
+    if (n > KV_TOTAL_BYTES - kv->bytes)
+        return err_set(err, ERR_JOB, "the ranks put more than %u MiB into the key space", KV_TOTAL_BYTES >> 20);
+    kv->bytes += n;
+    return 0;
 }
 
 static void grow(struct kv *kv)
@@ -109,18 +124,21 @@ static struct entry *entry_of(struct kv *kv, const char *key, struct err *err)
     for (e = kv->slot[hash(key) & (kv->nslots - 1)]; e; e = e->next)
         if (!strcmp(e->key, key))
             return e;
-    if (kv->bytes + strlen(key) > KV_TOTAL_BYTES) {
-        err_set(err, ERR_JOB, "the ranks put more than %u MiB into the key space", KV_TOTAL_BYTES >> 20);
+    if (take_room(kv, sizeof *e + strlen(key), err))
         return NULL;
-    }
     if (kv->used++ >= kv->nslots)
         grow(kv);
     e = xcalloc(1, sizeof *e);
     e->key = xstrdup(key);
     e->next = kv->slot[hash(key) & (kv->nslots - 1)];
     kv->slot[hash(key) & (kv->nslots - 1)] = e;
-    kv->bytes += strlen(key);
     return e;
+}
+
+static void answer(struct kv *kv, int node, const struct entry *e)
+{
+    kv->answered[node] += sizeof *e + strlen(e->key) + e->n;
+    kv->out.value(kv->ctx, node, e->key, e->value, e->n);
 }
 
 static void answer_waiters(struct kv *kv, struct entry *e)
@@ -129,8 +147,9 @@ static void answer_waiters(struct kv *kv, struct entry *e)
 
     e->waits = NULL;
     e->nwaits = e->waits_cap = 0;
+    kv->bytes -= (size_t)n * sizeof *waits;
     for (i = 0; i < n; i++)
-        kv->out.value(kv->ctx, waits[i], e->key, e->value, e->n);
+        answer(kv, waits[i], e);
     free(waits);
 }
 
@@ -140,19 +159,20 @@ int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct e
 
     if (!e)
         return -1;
-    if (n > KV_VALUE_BYTES || kv->bytes + n > KV_TOTAL_BYTES)
-        return err_set(err, ERR_JOB, "the value of key %s has %zu bytes; the key space takes %u each and "
-                       "%u MiB together", key, n, KV_VALUE_BYTES, KV_TOTAL_BYTES >> 20);
+    if (n > KV_VALUE_BYTES)
+        return err_set(err, ERR_JOB, "the value of key %s has %zu bytes; the key space takes %u at most", key, n,
+                       KV_VALUE_BYTES);
     if (e->value) {
         if (e->n == n && !memcmp(e->value, value, n))
             return 0;
         return err_set(err, ERR_JOB, "key %s was put twice with different values", key);
     }
+    if (take_room(kv, n, err))
+        return -1;
     e->value = xmalloc(n + 1);
     if (n)
         memcpy(e->value, value, n);
     e->n = n;
-    kv->bytes += n;
     answer_waiters(kv, e);
     return 0;
 }
@@ -164,16 +184,25 @@ int kv_get(struct kv *kv, int node, const char *key, struct err *err)
 
     if (!e)
         return -1;
+    if (e->value && kv->answered[node] > KV_TOTAL_BYTES)
+        return err_set(err, ERR_JOB, "node %d asks for more than the whole key space holds", node);
     if (e->value) {
-        kv->out.value(kv->ctx, node, e->key, e->value, e->n);
+        answer(kv, node, e);
         return 0;
     }
     for (i = 0; i < e->nwaits; i++)
         if (e->waits[i] == node)
             return 0;
+    if (take_room(kv, sizeof *e->waits, err))
+        return -1;
     ARRAY_GROW(e->waits, e->nwaits, e->waits_cap);
     e->waits[e->nwaits++] = node;
     return 0;
+}
+
+static size_t fence_bytes(const struct kv *kv, const char *name)
+{
+    return sizeof(struct fence) + strlen(name) + (size_t)kv->nodes;
 }
 
 static void fence_done(struct kv *kv, struct fence **at)
@@ -182,6 +211,7 @@ static void fence_done(struct kv *kv, struct fence **at)
     int m;
 
     *at = f->next;
+    kv->bytes -= fence_bytes(kv, f->name);
     for (m = 0; m < kv->nodes; m++)
         if (f->arrived[m])
             kv->out.fenced(kv->ctx, m, f->name);
@@ -192,9 +222,14 @@ int kv_fence(struct kv *kv, int node, const char *name, int count, struct err *e
 {
     struct fence **at = &kv->fences, *f;
 
+    if (count < 1 || count > kv->world)
+        return err_set(err, ERR_JOB, "%d ranks of node %d arrived at fence %s of a world of %d", count, node, name,
+                       kv->world);
     while (*at && strcmp((*at)->name, name))
         at = &(*at)->next;
     if (!*at) {
+        if (take_room(kv, fence_bytes(kv, name), err))
+            return -1;
         *at = xcalloc(1, sizeof **at);
         (*at)->name = xstrdup(name);
         (*at)->arrived = xcalloc((size_t)kv->nodes, 1);
@@ -210,19 +245,4 @@ int kv_fence(struct kv *kv, int node, const char *name, int count, struct err *e
     if (f->count == kv->world)
         fence_done(kv, at);
     return 0;
-}
-
-void kv_waiting(const struct kv *kv, struct buf *out)
-{
-    const struct entry *e;
-    const struct fence *f;
-    size_t i;
-    int k;
-
-    for (i = 0; i < kv->nslots; i++)
-        for (e = kv->slot[i]; e; e = e->next)
-            for (k = 0; k < e->nwaits; k++)
-                buf_addf(out, "key %s (node %d)\n", e->key, e->waits[k]);
-    for (f = kv->fences; f; f = f->next)
-        buf_addf(out, "fence %s (%d of %d ranks there)\n", f->name, f->count, kv->world);
 }

@@ -9,7 +9,7 @@
 #include <stdint.h>
 
 #define KV_VALUE_BYTES (1u << 20)   /* one value */
-#define KV_TOTAL_BYTES (256u << 20) /* all keys and values of an epoch */
+#define KV_TOTAL_BYTES (256u << 20) /* all of an epoch: keys, values, who waits, fences; and the answers to one node */
 
 struct kv_out {
     void (*value)(void *ctx, int node, const char *key, const void *value, size_t n);
@@ -24,14 +24,11 @@ void kv_destroy(struct kv *kv); /* NULL is fine */
 /* Stores a copy and answers every node that waits for it. A key that is there already may be put again
  * with the same bytes only: two ranks that disagree about one key are a bug of the program. */
 int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct err *err);
-/* Answers now, or when the key comes. A node that asks twice while waiting is answered once. */
+/* Answers now, or when the key comes. A node that asks twice while waiting is answered once. A node asks for a key
+ * once, so all answers to it fit into KV_TOTAL_BYTES; one that asks on and on is an error. */
 int kv_get(struct kv *kv, int node, const char *key, struct err *err);
-/* All count ranks of the node have arrived at the fence; when the whole world has, every node that said so
- * is told and the name may be used again. A node that arrives twice at one fence is an error. */
+/* All count ranks of the node (1 or more) have arrived at the fence; when the whole world has, every node that
+ * said so is told and the name may be used again. A node that arrives twice at one fence is an error. */
 int kv_fence(struct kv *kv, int node, const char *name, int count, struct err *err);
-
-/* What is waited for, for the message of a job that hangs: "key a/b (node 1)", newline-separated. */
-struct buf;
-void kv_waiting(const struct kv *kv, struct buf *out);
 
 #endif
