@@ -17,7 +17,7 @@ libagent_a_SOURCES = \
 	launcher/agent/check.c \
 	launcher/agent/errfile.c \
 	launcher/agent/limits.c \
-	launcher/agent/links.c \
+	launcher/agent/links.c launcher/agent/packet.c launcher/agent/packet.h \
 	launcher/agent/loop.c launcher/agent/loop.h \
 	launcher/agent/node.c \
 	launcher/agent/oom.c \

@@ -1,13 +1,21 @@
-/* What the agents say. Every frame is checked against what this node may say (ranks of its own, numbers in
- * range); a frame that breaks the rules loses the node. */
+/* What the agents say. Every frame is checked against what this node may say (ranks of its own, numbers in range, an
+ * epoch that there was, output within its credit); a frame that breaks the rules loses the node. So an agent that
+ * lies costs its host and bounded memory. */
 #include "launcher/front.h"
 
 #include "engine/base/build.h"
 #include "engine/base/clock.h"
 #include "launcher/jsonget.h"
 
+#include <math.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+
+static int malformed(struct err *err)
+{
+    return err_set(err, ERR_NODE, "its agent sends a malformed frame: is its memory sound?");
+}
 
 static int own_rank(const struct front_node *nd, uint32_t rank)
 {
@@ -56,7 +64,7 @@ static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
     enum err_code code = (enum err_code)get_u32(r);
     char *text = get_str(r);
 
-    if (nd->checked || r->failed || f->machine.state < JOB_CHECKING) {
+    if (nd->checked || !reader_done(r) || f->machine.state < JOB_CHECKING) {
         free(text);
         return err_set(err, ERR_NODE, "its agent answers a check that nobody asked for");
     }
@@ -74,12 +82,14 @@ static int on_checked(struct front_node *nd, struct reader *r, struct err *err)
 
 /* ---- ranks ---- */
 
-static int on_started(struct front_node *nd, uint32_t rank, struct reader *r)
+static int on_started(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
 {
     struct front *f = nd->front;
     struct front_rank *rk = &f->rank[rank];
 
     rk->pid = (int)get_u32(r);
+    if (!reader_done(r))
+        return malformed(err);
     if (rk->started)
         return 0;
     rk->started = 1;
@@ -96,7 +106,7 @@ static void count_exit(struct front *f, int rank)
         return;
     rk->exited = 1;
     f->exits++;
-    front_stdin_want(f, rank, MSG_WANT_ALL);
+    front_stdin_gone(f, rank);
 }
 
 static int is_follower(enum err_code code)
@@ -114,18 +124,21 @@ static void says(struct front *f, uint32_t rank, enum err_code code, const char 
     err_set(rk->said, code, "%s", text);
 }
 
-static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r)
+static int on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
 {
     struct front *f = nd->front;
     struct front_rank *rk = &f->rank[rank];
-    double wall;
+    uint32_t code = get_u32(r), signo = get_u32(r);
+    double wall = get_f64(r) - nd->offset;
+    int oom = get_u8(r);
 
+    if (!reader_done(r) || code > 255 || signo >= NSIG || !isfinite(wall))
+        return malformed(err);
     if (rk->exited)
-        return;
-    rk->code = (int)get_u32(r);
-    rk->signal = (int)get_u32(r);
-    wall = get_f64(r) - nd->offset;
-    rk->oom = get_u8(r);
+        return 0;
+    rk->code = (int)code;
+    rk->signal = (int)signo;
+    rk->oom = oom;
     front_event(f, "rank_exit", ",\"rank\":%u,\"host\":\"%s\",\"code\":%d,\"signal\":%d", rank,
                 f->rank_host[rank], rk->code, rk->signal);
     if (rk->signal)
@@ -136,22 +149,29 @@ static void on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r
     count_exit(f, (int)rank);
     if (f->exits == f->place.world)
         front_all_exited(f);
+    return 0;
 }
 
-static void on_fail(struct front_node *nd, uint32_t rank, struct reader *r)
+static int on_fail(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
 {
     struct front *f = nd->front;
     enum err_code code = (enum err_code)get_u32(r);
     char *text = get_str(r);
 
-    if (rank == MSG_NODE) {
-        err_set(&nd->why, code ? code : ERR_NODE, "%s", without_host(nd, text));
-        front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
-    } else {
+    if (!reader_done(r)) {
+        free(text);
+        return malformed(err);
+    }
+    if (rank != MSG_NODE) {
         says(f, rank, code ? code : ERR_RANK, text);
         front_failed(f, is_follower(code) ? FAILED_PEER : FAILED_CODE, (int)rank, nd->index, clock_wall());
+    } else {
+        if (!nd->why.code)
+            err_set(&nd->why, code ? code : ERR_NODE, "%s", without_host(nd, text));
+        front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
     }
     free(text);
+    return 0;
 }
 
 /* torchrun's error file: {"message": TEXT} or {"message": {"message": TEXT, ...}}. */
@@ -174,12 +194,17 @@ static void on_error_file(struct front_rank *rk, const char *json, size_t n)
     buf_clear(&text);
 }
 
-static void on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r)
+static int on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
 {
     struct front *f = nd->front;
     uint32_t peer = get_u32(r);
     char *op = get_str(r);
 
+    get_u64(r);
+    if (!reader_done(r)) {
+        free(op);
+        return malformed(err);
+    }
     if (!f->rank[rank].said) {
         char *text = xasprintf("lost rank %u in %s", peer, op);
 
@@ -188,6 +213,7 @@ static void on_lost_frame(struct front_node *nd, uint32_t rank, struct reader *r
     }
     free(op);
     front_failed(f, FAILED_PEER, (int)rank, nd->index, clock_wall());
+    return 0;
 }
 
 /* ---- key space ---- */
@@ -197,88 +223,112 @@ static int on_kv(struct front_node *nd, const struct msg *m, struct err *err)
     struct reader r = reader_of(m->data, m->len);
     struct front *f = nd->front;
     char *key = get_str(&r);
-    const uint8_t *value;
-    uint32_t n;
+    const uint8_t *value = NULL;
+    uint32_t n = 0;
     int rc;
 
-    if (!f->kv || r.failed) {
-        free(key);
-        return err_set(err, ERR_NODE, "its agent sends a malformed frame");
-    }
-    if (m->type == MSG_PUT) {
+    if (m->type == MSG_PUT)
         value = get_bytes(&r, &n);
-        rc = value || !n ? kv_put(f->kv, key, value, n, err) : -1;
-    } else if (m->type == MSG_GET) {
+    else if (m->type == MSG_FENCE)
+        n = get_u32(&r);
+    if (!reader_done(&r))
+        rc = malformed(err);
+    else if (m->type == MSG_PUT)
+        rc = kv_put(f->kv, key, value, n, err);
+    else if (m->type == MSG_GET)
         rc = kv_get(f->kv, nd->index, key, err);
-    } else {
-        rc = kv_fence(f->kv, nd->index, key, (int)get_u32(&r), err);
-    }
+    else
+        rc = kv_fence(f->kv, nd->index, key, (int)n, err);
     free(key);
     return rc;
 }
 
-static void on_pong(struct front_node *nd, struct reader *r)
+static int on_pong(struct front_node *nd, struct reader *r, struct err *err)
 {
     int64_t sent_ns = (int64_t)get_u64(r), now_ns = clock_ns();
     double wall = get_f64(r);
 
+    if (!reader_done(r) || sent_ns < 0 || sent_ns > now_ns || !isfinite(wall))
+        return malformed(err);
     nd->offset = wall - (clock_wall() - (double)(now_ns - sent_ns) / 2e9);
     front_count_pong(nd->front, now_ns - sent_ns);
-}
-
-/* ---- frames ---- */
-
-static int on_output(struct front_node *nd, uint32_t rank, struct reader *r, struct err *err)
-{
-    int stream = get_u8(r);
-
-    if (r->failed || (stream != 1 && stream != 2))
-        return err_set(err, ERR_NODE, "its agent sends a malformed frame");
-    front_output(nd->front, nd->index, (int)rank, stream, (const char *)r->p, (size_t)(r->end - r->p));
-    nd->front->stream_ends += r->p == r->end;
-    if (r->p == r->end)
-        front_try_clear(nd->front);
     return 0;
 }
 
-/* Frames about one rank: the number comes first. */
+/* ---- frames */
+
+static int on_output(struct front_node *nd, const struct msg *m, uint32_t rank, struct reader *r, struct err *err)
+{
+    struct front *f = nd->front;
+    int stream = get_u8(r), now = m->epoch == f->epoch, *ended = &f->rank[rank].ended;
+    size_t n = (size_t)(r->end - r->p);
+
+    if (r->failed || (stream != 1 && stream != 2) || (now && *ended & stream))
+        return malformed(err);
+    if (front_output(f, nd->index, (int)rank, stream, (const char *)r->p, n, err))
+        return -1;
+    if (n || !now)
+        return 0;
+    *ended |= stream;
+    f->stream_ends++;
+    front_try_clear(f);
+    return 0;
+}
+
+/* What is fenced: a frame of an epoch that is over changes nothing any more. */
+static int on_state_frame(struct front_node *nd, const struct msg *m, uint32_t rank, struct reader *r, struct err *err)
+{
+    switch (m->type) {
+    case MSG_STARTED:
+        return on_started(nd, rank, r, err);
+    case MSG_EXIT:
+        return on_exit_frame(nd, rank, r, err);
+    case MSG_FAIL:
+        return on_fail(nd, rank, r, err);
+    case MSG_LOST:
+        return on_lost_frame(nd, rank, r, err);
+    case MSG_ERROR:
+        on_error_file(&nd->front->rank[rank], (const char *)r->p, (size_t)(r->end - r->p));
+        return 0;
+    default: { /* MSG_WANT */
+        uint32_t bytes = get_u32(r);
+
+        return reader_done(r) ? front_stdin_want(nd->front, (int)rank, bytes, err) : malformed(err);
+    }
+    }
+}
+
+/* Frames about one rank: the number comes first. What a rank printed or measured is kept, whatever its epoch. */
 static int on_rank_frame(struct front_node *nd, const struct msg *m, struct err *err)
 {
     struct reader r = reader_of(m->data, m->len);
     uint32_t rank = get_u32(&r);
-    int node_too = m->type == MSG_FAIL || m->type == MSG_EVENT;
+    int of_node = m->type == MSG_FAIL && rank == MSG_NODE;
 
-    if (!nd->front->kv)
-        return err_set(err, ERR_NODE, "its agent speaks of ranks before any was to start");
-    if (r.failed || !(own_rank(nd, rank) || (node_too && rank == MSG_NODE)))
+    if (r.failed || !(own_rank(nd, rank) || of_node))
         return err_set(err, ERR_NODE, "its agent speaks of rank %u, which is none of its own", rank);
-    switch (m->type) {
-    case MSG_STARTED:
-        return on_started(nd, rank, &r);
-    case MSG_OUTPUT:
-        return on_output(nd, rank, &r, err);
-    case MSG_EXIT:
-        on_exit_frame(nd, rank, &r);
-        break;
-    case MSG_FAIL:
-        on_fail(nd, rank, &r);
-        break;
-    case MSG_LOST:
-        on_lost_frame(nd, rank, &r);
-        break;
-    case MSG_ERROR:
-        on_error_file(&nd->front->rank[rank], (const char *)r.p, (size_t)(r.end - r.p));
-        break;
-    case MSG_METRIC:
+    if (m->type == MSG_OUTPUT)
+        return on_output(nd, m, rank, &r, err);
+    if (m->type == MSG_METRIC)
         front_metric(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
-        break;
-    case MSG_EVENT:
-        front_rank_event(nd->front, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
-        break;
-    default: /* MSG_WANT */
-        front_stdin_want(nd->front, (int)rank, get_u32(&r));
-    }
+    else if (m->type == MSG_EVENT)
+        front_rank_event(nd->front, m->epoch, (int)rank, (const char *)r.p, (size_t)(r.end - r.p));
+    else if (of_node || m->epoch == nd->front->epoch)
+        return on_state_frame(nd, m, rank, &r, err);
     return 0;
+}
+
+static int on_rank_or_key(struct front_node *nd, const struct msg *m, struct err *err)
+{
+    const struct front *f = nd->front;
+
+    if (!f->kv)
+        return err_set(err, ERR_NODE, "its agent speaks of ranks before any was to start");
+    if (m->epoch > f->epoch)
+        return err_set(err, ERR_NODE, "its agent speaks of epoch %u, and this is epoch %u", m->epoch, f->epoch);
+    if (m->type == MSG_PUT || m->type == MSG_GET || m->type == MSG_FENCE)
+        return m->epoch == f->epoch ? on_kv(nd, m, err) : 0;
+    return on_rank_frame(nd, m, err);
 }
 
 static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
@@ -292,15 +342,13 @@ static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
         return on_hello(nd, m, err);
     case MSG_CHECKED:
         return on_checked(nd, &r, err);
-    case MSG_PUT:
-    case MSG_GET:
-    case MSG_FENCE:
-        return on_kv(nd, m, err);
-    case MSG_HELD:
-        return front_held(nd->front, nd->index, (int)get_u32(&r), err);
+    case MSG_HELD: {
+        uint32_t port = get_u32(&r);
+
+        return reader_done(&r) && port <= UINT16_MAX ? front_held(nd->front, nd->index, (int)port, err) : malformed(err);
+    }
     case MSG_PONG:
-        on_pong(nd, &r);
-        return 0;
+        return on_pong(nd, &r, err);
     case MSG_BYE: {
         char *why = get_str(&r);
 
@@ -320,7 +368,10 @@ static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
     case MSG_LOST:
     case MSG_WANT:
     case MSG_ERROR:
-        return on_rank_frame(nd, m, err);
+    case MSG_PUT:
+    case MSG_GET:
+    case MSG_FENCE:
+        return on_rank_or_key(nd, m, err);
     default:
         return err_set(err, ERR_NODE, "its agent sends a frame of type %d, which is none of an agent's",
                        (int)m->type);

@@ -1,4 +1,4 @@
-/* The front end of one job, inside: what job.c (actions of the state machine), agents.c (frames from the
+/* The front end of one job, inside: what front.c (the whole), job.c (actions of the state machine), agents.c (frames from the
  * agents), verdict.c (how it ended) and the small helpers share. One loop thread touches all of it. */
 #ifndef DS_FRONT_H
 #define DS_FRONT_H
@@ -37,11 +37,14 @@ struct front_node {
     struct err why; /* what was wrong with it; ERR_OK: nothing */
     int64_t heard_ms;
     double offset; /* its wall clock minus ours, seconds */
+    int failed;     /* 1 + index of its failure; 0: none */
+    int64_t credit; /* as its agent counts it: bytes of output that it may send */
     size_t term_done, log_done, credited; /* bytes of output written by each writer, given credit for */
 };
 
 struct front_rank {
     int pid, started, exited;
+    int ended; /* its streams that have: a bit each */
     int code, signal, oom;
     int recorded;   /* 1 + index of its failure; 0: none */
     struct err *said; /* its own report; NULL: none. Owned: few ranks have one, and it is large */
@@ -91,6 +94,7 @@ struct front {
     struct output *output;
     struct writer *term, *files; /* files NULL: no logs */
     struct backlog backlog;      /* output that is not with term yet */
+    size_t dropped;              /* messages, metrics and events that no writer had room for */
     struct sink *out[3];         /* by stream */
     struct sink **rank_log;      /* [world], NULL when there are no logs */
     uint8_t *how;                /* frontlogs.c: [world], NULL: every stream is shown and none has a file */
@@ -114,16 +118,26 @@ struct front {
     struct control *control; /* NULL: none could be had */
 };
 
-/* job.c */
+/* front.c */
 /* The exit status; FRONT_AGAIN: hosts were lost and taken out of hosts, and it is to be run again. */
 #define FRONT_AGAIN (-1)
 int front_run(const struct options *o, struct task *task, struct hosts *hosts,
               const struct spawner_ops *ops, int signals);
+/* Its parts: what is borrowed outlives it. Idle until EV_BEGIN is posted to its machine. */
+struct front *front_create(const struct options *o, struct task *task, const struct hosts *hosts,
+                           const struct spawner_ops *ops, int signals, struct err *err);
+void front_destroy(struct front *f);
+void front_signal(struct front *f, int sig); /* what the user sent, through the terminal or ds-launch kill */
+
+/* job.c */
+void job_enter(void *front, enum job_state s, enum job_state old, enum job_event e, int64_t spent_ms);
+void job_unexpected(void *front, enum job_state s, enum job_event e);
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n);
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
+void front_send_number(struct front *f, enum msg_type type, uint64_t v, int bytes);
+int front_has_hello(const struct front_node *nd); /* or will not come */
 void front_checks_done(struct front *f);
 void front_count_down(struct front *f);
-void front_signal(struct front *f, int sig); /* what the user sent, through the terminal or ds-launch kill */
 
 /* frontctl.c: how a running job is reached */
 void front_control_open(struct front *f);
@@ -160,7 +174,8 @@ void front_print_map(const struct front *f, struct buf *out); /* ranks, addresse
 /* frontout.c */
 int front_output_open(struct front *f);
 void front_output_logs(struct front *f);
-void front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n);
+/* -1: the node sent more than it has credit for. */
+int front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n, struct err *err);
 void front_grant(struct front *f); /* the first credit of every node */
 void front_metric(struct front *f, int rank, const char *json, size_t n);
 void front_say(struct front *f, enum log_level level, const char *fmt, ...)
@@ -168,7 +183,7 @@ void front_say(struct front *f, enum log_level level, const char *fmt, ...)
 /* One object into events.jsonl: fmt is what stands behind "ev". */
 void front_event(struct front *f, const char *ev, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-void front_rank_event(struct front *f, int rank, const char *json, size_t n);
+void front_rank_event(struct front *f, uint32_t epoch, int rank, const char *json, size_t n);
 void front_output_tick(struct front *f); /* ten times a second */
 void front_output_close(struct front *f);
 
@@ -176,7 +191,8 @@ void front_output_close(struct front *f);
 void front_stdin_open(struct front *f);
 void front_stdin_close(struct front *f);
 int front_stdin_rank(const struct front *f); /* as struct spawn says it */
-void front_stdin_want(struct front *f, int rank, uint32_t bytes);
+int front_stdin_want(struct front *f, int rank, uint32_t bytes, struct err *err); /* -1: more than a rank may ask for */
+void front_stdin_gone(struct front *f, int rank); /* it reads no more */
 
 /* cost.c */
 void front_say_cost(struct front *f);

@@ -7,7 +7,7 @@ libfront_a_SOURCES = \
 	launcher/rundir.c launcher/rundir.h \
 	launcher/command.c launcher/command.h launcher/control.c launcher/control.h launcher/everywhere.c launcher/everywhere.h \
 	launcher/frontctl.c launcher/gather.c launcher/gather.h \
-	launcher/agents.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
+	launcher/agents.c launcher/front.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
 	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/task_torch.c launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \
 	launcher/keeper.c launcher/keeper.h launcher/kv.c launcher/kv.h launcher/output.c launcher/output.h \

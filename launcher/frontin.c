@@ -1,7 +1,8 @@
 /* Our stdin to rank 0, to all ranks, or to none (--stdin). To all: what the slowest of them has room for is read, so
  * nothing piles up; a rank that ended, or closed its stdin, is waited for no longer.
  *
- * Invariant: least is the smallest of room[], at_least how many ranks have it. */
+ * Invariants: least is the smallest of room[], at_least how many ranks have it; no rank has room for more than
+ * MSG_STDIN_BYTES beyond what was sent, so what waits for an agent is bounded. */
 #include "launcher/front.h"
 
 #include <stdlib.h>
@@ -10,9 +11,11 @@
 #define GONE UINT64_MAX
 
 struct stdin_room {
-    uint64_t *room; /* [world] bytes that each rank has ever had room for */
+    uint64_t *room; /* [ranks] bytes that each has ever had room for: all of them, or rank 0 */
+    uint64_t sent;
     uint64_t least;
     int at_least;
+    int ranks;
 };
 
 static int to_all(const struct front *f)
@@ -25,6 +28,7 @@ static void take(void *ctx, const void *data, size_t n)
     struct front *f = ctx;
     struct buf b = BUF_INIT;
 
+    f->in->sent += n;
     put_u32(&b, to_all(f) ? MSG_NODE : 0);
     buf_add(&b, data, n);
     if (to_all(f))
@@ -39,11 +43,10 @@ void front_stdin_open(struct front *f)
     if (f->task->engine || (f->o->stdin_to && !strcmp(f->o->stdin_to, "none")))
         return;
     f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take, f);
-    if (!to_all(f))
-        return;
     f->in = xcalloc(1, sizeof *f->in);
-    f->in->room = xcalloc((size_t)f->place.world, sizeof *f->in->room);
-    f->in->at_least = f->place.world;
+    f->in->ranks = to_all(f) ? f->place.world : 1;
+    f->in->room = xcalloc((size_t)f->in->ranks, sizeof *f->in->room);
+    f->in->at_least = f->in->ranks;
 }
 
 void front_stdin_close(struct front *f)
@@ -69,34 +72,44 @@ static void look_again(struct front *f)
     int r;
 
     in->least = GONE;
-    for (r = 0; r < f->place.world; r++) {
+    for (r = 0; r < in->ranks; r++) {
         if (in->room[r] < in->least) {
             in->least = in->room[r];
             in->at_least = 0;
         }
         in->at_least += in->room[r] == in->least;
     }
-    if (in->least == GONE) /* nobody reads: as much as comes may go */
+    if (in->least == GONE && to_all(f)) /* nobody reads: as much as comes may go */
         stdin_pump_want(f->pump, SIZE_MAX / 2);
-    else
+    else if (in->least != GONE)
         stdin_pump_want(f->pump, (size_t)(in->least - before));
 }
 
-void front_stdin_want(struct front *f, int rank, uint32_t bytes)
+static void set_room(struct front *f, int rank, uint64_t room)
 {
-    uint64_t *room;
-
-    if (!f->pump || (!f->in && bytes == MSG_WANT_ALL))
-        return;
-    if (!f->in) {
-        stdin_pump_want(f->pump, bytes);
-        return;
-    }
-    room = &f->in->room[rank];
-    if (*room == GONE || !bytes)
-        return;
-    f->in->at_least -= *room == f->in->least;
-    *room = bytes == MSG_WANT_ALL ? GONE : *room + bytes;
+    f->in->at_least -= f->in->room[rank] == f->in->least;
+    f->in->room[rank] = room;
     if (!f->in->at_least)
         look_again(f);
+}
+
+int front_stdin_want(struct front *f, int rank, uint32_t bytes, struct err *err)
+{
+    struct stdin_room *in = f->in;
+
+    if (bytes == MSG_WANT_ALL)
+        front_stdin_gone(f, rank);
+    if (!in || bytes == MSG_WANT_ALL || !bytes)
+        return 0;
+    if (rank >= in->ranks || (in->room[rank] != GONE && in->room[rank] + bytes > in->sent + MSG_STDIN_BYTES))
+        return err_set(err, ERR_NODE, "its agent asks for more of stdin than rank %d has room for", rank);
+    if (in->room[rank] != GONE)
+        set_room(f, rank, in->room[rank] + bytes);
+    return 0;
+}
+
+void front_stdin_gone(struct front *f, int rank)
+{
+    if (f->in && rank < f->in->ranks && f->in->room[rank] != GONE)
+        set_room(f, rank, GONE);
 }

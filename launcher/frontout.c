@@ -1,7 +1,8 @@
 /* The front end's outgoing side: rank output, our own lines, metrics, events, and the credit for it.
  *
  * Invariant: a node gets credit back for bytes that both writers (terminal and files) are done with, so what
- * is queued anywhere is bounded by the credit that was given out. */
+ * is queued anywhere is bounded by the credit that was given out. What needs no credit (metrics, events, words of the
+ * agents) is dropped when more than QUEUE_BYTES wait for a writer, and the end says so. */
 #include "launcher/front.h"
 
 #include "engine/base/clock.h"
@@ -20,6 +21,7 @@
 #define CREDIT_MAX (1u << 20)   /* from one node */
 #define LIVE_MS 100 /* between two looks of the live line */
 #define CREDIT_MIN (2u << 10)
+#define QUEUE_BYTES (64u << 20)
 
 static size_t credit_of(const struct front *f)
 {
@@ -32,6 +34,7 @@ static void send_credit(struct front *f, int node, size_t bytes)
 {
     struct buf b = BUF_INIT;
 
+    f->node[node].credit += (int64_t)bytes;
     put_u32(&b, (uint32_t)bytes);
     front_send(f, node, MSG_CREDIT, b.data, b.len);
     buf_clear(&b);
@@ -225,8 +228,19 @@ void front_output_logs(struct front *f)
     free(logs);
 }
 
-void front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n)
+/* What the node may owe: the streams of each start may overdraw by what they are ending with. */
+static int64_t overdraw_of(const struct front *f, int node)
 {
+    int64_t streams = 2 * (int64_t)(f->place.first[node + 1] - f->place.first[node]);
+
+    return (streams * (f->restarts + 1) + 1) * MSG_OVERDRAW_BYTES;
+}
+
+int front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n, struct err *err)
+{
+    f->node[node].credit -= (int64_t)n;
+    if (f->node[node].credit < -overdraw_of(f, node))
+        return err_set(err, ERR_NODE, "its agent sends more output than it was given credit for");
     if (f->rank_log && n)
         writer_put(f->files, f->rank_log[rank], data, n, node, n);
     if (f->stream_log && n)
@@ -235,6 +249,15 @@ void front_output(struct front *f, int node, int rank, int stream, const char *d
         backlog_add(&f->backlog, node, rank, stream, data, n);
     else
         show(f, node, rank, stream, data, n);
+    return 0;
+}
+
+static int has_room(struct front *f, struct writer *w)
+{
+    int room = writer_pending(w) < QUEUE_BYTES;
+
+    f->dropped += !room;
+    return room;
 }
 
 void front_say(struct front *f, enum log_level level, const char *fmt, ...)
@@ -250,7 +273,8 @@ void front_say(struct front *f, enum log_level level, const char *fmt, ...)
     buf_vaddf(&b, fmt, ap);
     va_end(ap);
     buf_addc(&b, '\n');
-    output_own(f->output, 2, b.data, b.len);
+    if (has_room(f, f->term))
+        output_own(f->output, 2, b.data, b.len);
     buf_clear(&b);
 }
 
@@ -270,11 +294,11 @@ void front_event(struct front *f, const char *ev, const char *fmt, ...)
     buf_clear(&b);
 }
 
-void front_rank_event(struct front *f, int rank, const char *json, size_t n)
+void front_rank_event(struct front *f, uint32_t epoch, int rank, const char *json, size_t n)
 {
     struct buf b = BUF_INIT;
 
-    if (!f->events || !jsonget_valid(json, n))
+    if (!f->events || !jsonget_valid(json, n) || !has_room(f, f->files))
         return;
     while (n && json[n - 1] != '}')
         n--;
@@ -282,7 +306,7 @@ void front_rank_event(struct front *f, int rank, const char *json, size_t n)
         json++;
         n--;
     }
-    buf_addf(&b, "{\"t\":%.3f,\"epoch\":%u,\"rank\":%d%s", clock_wall(), f->epoch, rank,
+    buf_addf(&b, "{\"t\":%.3f,\"epoch\":%u,\"rank\":%d%s", clock_wall(), epoch, rank,
              memchr(json, ':', n) ? "," : "");
     buf_add(&b, json + 1, n - 1);
     buf_addc(&b, '\n');
@@ -296,7 +320,7 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
     int64_t now = clock_ms();
     int step;
 
-    if (rank != 0)
+    if (rank != 0 || !has_room(f, f->term))
         return;
     if (!jsonget_string(json, n, "text", &b)) {
         if (!b.len || b.data[b.len - 1] != '\n')
@@ -308,7 +332,7 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
     step = progress_take(&f->progress, json, n, now);
     if (step < 0)
         return;
-    if (f->metrics) {
+    if (f->metrics && has_room(f, f->files)) {
         buf_add(&b, json, n);
         buf_addc(&b, '\n');
         writer_put(f->files, f->metrics, b.data, b.len, -1, 0);
@@ -347,4 +371,6 @@ void front_output_close(struct front *f)
     writer_flush(f->term, -1);
     if (f->files && writer_flush(f->files, 10000))
         log_warn("the log folder does not take its last lines; they are lost");
+    if (f->dropped)
+        log_warn("%zu messages, metrics or events came faster than they could be written and are lost", f->dropped);
 }

@@ -1,11 +1,10 @@
 /* One job from its first connection to its end: the actions of the state machine (jobstate.c has its tables).
  *
- * Invariants: one loop thread; a node's channel is closed only at the very end; whatever happens, the machine
- * comes to done or failed, because every state but running has a deadline. */
+ * Invariants: a node's channel is closed only at the very end; whatever happens, the machine comes to done or failed,
+ * because every state but running has a deadline. */
 #include "launcher/front.h"
 
 #include "engine/base/clock.h"
-#include "launcher/rundir.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -40,7 +39,7 @@ void front_send_all(struct front *f, enum msg_type type, const void *data, size_
         front_send(f, m, type, data, n);
 }
 
-static void send_number(struct front *f, enum msg_type type, uint64_t v, int bytes)
+void front_send_number(struct front *f, enum msg_type type, uint64_t v, int bytes)
 {
     struct buf b = BUF_INIT;
 
@@ -60,7 +59,7 @@ static void trouble(struct front *f, const struct err *err)
 
 /* ---- who we wait for ---- */
 
-static int has_hello(const struct front_node *nd)
+int front_has_hello(const struct front_node *nd)
 {
     return nd->up || nd->down == 2;
 }
@@ -104,7 +103,7 @@ static void say_late(struct front *f)
         int (*has)(const struct front_node *);
         const char *what;
     } late[JOB_STATES] = {
-        [JOB_CONNECTING] = {has_hello, "no answer"},
+        [JOB_CONNECTING] = {front_has_hello, "no answer"},
         [JOB_CHECKING] = {has_checked, "the checks are not done"},
         [JOB_SPAWNING] = {has_started, "ranks did not start"},
         [JOB_RESTARTING] = {has_exited, "ranks did not end and cannot be started again"},
@@ -239,11 +238,11 @@ static void do_spawn(struct front *f)
 static void do_end(struct front *f, int64_t grace_ms)
 {
     if (!f->stop_signal)
-        send_number(f, MSG_KILL, (uint64_t)grace_ms, 8);
+        front_send_number(f, MSG_KILL, (uint64_t)grace_ms, 8);
     else if (f->task->engine)
-        send_number(f, MSG_STOP, 1 /* STOP_SIGNAL */, 4);
+        front_send_number(f, MSG_STOP, 1 /* STOP_SIGNAL */, 4);
     else
-        send_number(f, MSG_SIGNAL, (uint64_t)(f->stop_signal == SIGPIPE ? SIGTERM : f->stop_signal), 4);
+        front_send_number(f, MSG_SIGNAL, (uint64_t)(f->stop_signal == SIGPIPE ? SIGTERM : f->stop_signal), 4);
 }
 
 /* Posts the last event when every channel is down. */
@@ -310,7 +309,7 @@ static void do_finish(struct front *f)
     uv_stop(&f->loop);
 }
 
-static void enter(void *ctx, enum job_state s, enum job_state old, enum job_event e, int64_t spent_ms)
+void job_enter(void *ctx, enum job_state s, enum job_state old, enum job_event e, int64_t spent_ms)
 {
     struct front *f = ctx;
     int64_t grace_ms;
@@ -351,7 +350,7 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
         break;
     case JOB_KILLING:
         after(f, KILL_MS);
-        send_number(f, MSG_KILL, 0, 8);
+        front_send_number(f, MSG_KILL, 0, 8);
         none_left(f);
         break;
     case JOB_REAPING:
@@ -371,193 +370,11 @@ static void enter(void *ctx, enum job_state s, enum job_state old, enum job_even
     }
 }
 
-static void unexpected(void *ctx, enum job_state s, enum job_event e)
+void job_unexpected(void *ctx, enum job_state s, enum job_event e)
 {
     struct front *f = ctx;
 
     f->bug = 1;
     front_say(f, LOG_ERROR, "a bug: event '%s' in state '%s'; the job goes on", jobevent_name(e),
               jobstate_name(s));
-}
-
-/* ---- signals, ticks ---- */
-
-void front_signal(struct front *f, int sig)
-{
-    if (sig == SIGUSR1 || sig == SIGUSR2) {
-        if (!f->task->engine && f->kv)
-            send_number(f, MSG_SIGNAL, (uint64_t)sig, 4);
-        return;
-    }
-    if (sig == SIGKILL) { /* ds-launch kill --signal KILL */
-        f->stop_signal = f->stop_signal ? f->stop_signal : sig;
-        machine_post(&f->machine, EV_KILL);
-        return;
-    }
-    if (f->stops++) {
-        if (sig == SIGINT)
-            machine_post(&f->machine, EV_KILL);
-        return;
-    }
-    f->stop_signal = sig;
-    front_say(f, LOG_INFO, "%s: ending the ranks (once more: kill them)", strsignal(sig));
-    machine_post(&f->machine, EV_STOP);
-}
-
-static void signals_readable(uv_poll_t *p, int status, int events)
-{
-    struct front *f = p->data;
-    unsigned char sig[16];
-    ssize_t n = read(f->signal_fd, sig, sizeof sig), i;
-
-    if (n == 0 || status < 0)
-        uv_poll_stop(p);
-    for (i = 0; i < n; i++)
-        front_signal(f, sig[i]);
-}
-
-static void ticked(uv_timer_t *t)
-{
-    struct front *f = t->data;
-    struct buf list = BUF_INIT;
-    int64_t spent = clock_ms() - f->machine.since_ms;
-
-    front_tick(f);
-    if (f->machine.state == JOB_CONNECTING && spent >= 5000 + 10000 * f->waits_said) {
-        f->waits_said++;
-        front_laggards(f, has_hello, &list);
-        front_say(f, LOG_INFO, "waiting for %s", buf_str(&list));
-    }
-    buf_clear(&list);
-}
-
-static void partial_fired(uv_timer_t *t)
-{
-    struct front *f = t->data;
-
-    front_output_tick(f);
-}
-
-/* ---- the whole ---- */
-
-static void front_init(struct front *f)
-{
-    int64_t tick = f->task->ping_limit_ms / 4 < 1000 ? f->task->ping_limit_ms / 4 : 1000;
-    int m;
-
-    f->began_wall = clock_wall();
-    f->epoch = f->task->epoch + 1;
-    f->restarts = f->task->restarts;
-    f->node = xcalloc((size_t)f->place.nodes, sizeof *f->node);
-    f->rank = xcalloc((size_t)f->place.world, sizeof *f->rank);
-    for (m = 0; m < f->place.nodes; m++)
-        f->node[m] = (struct front_node){.front = f, .index = m};
-    uv_loop_init(&f->loop);
-    f->machine = (struct machine){.since_ms = clock_ms(), .ctx = f, .enter = enter,
-                                  .unexpected = unexpected};
-    front_output_open(f);
-    uv_timer_init(&f->loop, &f->timer);
-    uv_timer_init(&f->loop, &f->tick);
-    uv_timer_init(&f->loop, &f->partial);
-    f->timer.data = f->tick.data = f->partial.data = f;
-    uv_timer_start(&f->tick, ticked, (uint64_t)tick / PING_PARTS, (uint64_t)tick / PING_PARTS);
-    uv_timer_start(&f->partial, partial_fired, 100, 100);
-    uv_poll_init(&f->loop, &f->signals, f->signal_fd);
-    f->signals.data = f;
-    uv_poll_start(&f->signals, UV_READABLE, signals_readable);
-    front_control_open(f);
-    if (!f->restarts)
-        front_stdin_open(f);
-}
-
-static void front_clear(struct front *f)
-{
-    int m, turns = 100;
-
-    for (m = 0; m < f->place.nodes; m++) {
-        if (f->node[m].ch)
-            f->ops->close(f->node[m].ch);
-        msg_decoder_clear(&f->node[m].in);
-        hello_clear(&f->node[m].hello);
-    }
-    for (m = 0; m < f->place.world; m++)
-        free(f->rank[m].said);
-    front_stdin_close(f);
-    if (f->ops->destroy)
-        f->ops->destroy(f->pool);
-    writer_destroy(f->term);
-    writer_destroy(f->files);
-    while (uv_run(&f->loop, UV_RUN_NOWAIT) && turns--)
-        usleep(10000); /* handles of the spawner that close late */
-    uv_loop_close(&f->loop);
-    output_destroy(f->output);
-    kv_destroy(f->kv);
-    address_clear(f->address, f->place.nodes);
-    free(f->address);
-    front_sites_clear(f);
-    free(f->failures);
-    buf_clear(&f->frame);
-    free(f->rank_host);
-    free(f->rank_log);
-    front_logs_clear(f);
-    free(f->run_dir);
-    free(f->node);
-    for (m = 0; m < f->place.world; m++)
-        free(f->rank[m].error);
-    free(f->rank);
-    place_clear(&f->place);
-    free(f);
-}
-
-static char *absolute(const char *cwd, const char *path)
-{
-    return *path == '/' ? xstrdup(path) : xasprintf("%s/%s", cwd, path);
-}
-
-static void drop_hosts(struct hosts *hosts, const uint8_t *lost)
-{
-    int m;
-
-    for (m = hosts->n - 1; m >= 0; m--)
-        if (lost[m])
-            hosts_drop(hosts, m);
-}
-
-int front_run(const struct options *o, struct task *task, struct hosts *hosts,
-              const struct spawner_ops *ops, int signals)
-{
-    struct front *f = xcalloc(1, sizeof *f);
-    struct err err = ERR_INIT;
-    const char *dir = o->run_dir ? o->run_dir : task->job.run_dir;
-    uint8_t *lost = NULL;
-    int status;
-
-    f->o = o;
-    f->task = task;
-    f->hosts = hosts;
-    f->ops = ops;
-    f->signal_fd = signals;
-    if (place_make(&f->place, hosts, &err)) {
-        log_error("%s", err.text);
-        free(f);
-        return err_exit_code(&err);
-    }
-    front_init(f);
-    if (task->engine)
-        f->run_dir = dir ? absolute(task->cwd, dir)
-                         : rundir_name(task->cwd, task->name, f->began_wall);
-    machine_post(&f->machine, EV_BEGIN);
-    uv_run(&f->loop, UV_RUN_DEFAULT);
-    front_say_cost(f);
-    front_output_close(f);
-    if (front_may_shrink(f))
-        lost = front_shrink(f);
-    status = lost ? FRONT_AGAIN : front_verdict(f);
-    if (f->files)
-        writer_flush(f->files, 10000);
-    front_clear(f);
-    if (lost)
-        drop_hosts(hosts, lost);
-    free(lost);
-    return status;
 }

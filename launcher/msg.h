@@ -14,6 +14,8 @@
 #define MSG_MAGIC "\r\n\001DS-AGENT-1\002\n"
 #define MSG_MAX_BYTES (4u << 20)
 #define MSG_WANT_ALL 0xffffffffu
+#define MSG_STDIN_BYTES 65536u    /* of stdin that a rank may have asked for and not been sent */
+#define MSG_OVERDRAW_BYTES 65536u /* of a stream: what it may send beyond credit, by the end of a line or of itself */
 
 enum msg_type {
     /* agent to front end */

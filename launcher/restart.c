@@ -37,12 +37,15 @@ void front_try_clear(struct front *f)
 void front_restart(struct front *f)
 {
     struct buf why = BUF_INIT, grace = BUF_INIT;
+    int m;
 
     front_blame(f, &why);
     front_say(f, LOG_WARN, "%s; all ranks start again (%d of %d)", buf_str(&why), f->restarts + 1,
               f->o->torch.max_restarts);
     buf_clear(&why);
     f->nfailures = 0; /* answered: what fails from here on is another matter */
+    for (m = 0; m < f->place.nodes; m++)
+        f->node[m].failed = 0;
     front_stdin_close(f); /* what the ranks have read is gone */
     put_u64(&grace, RESTART_GRACE_MS);
     front_send_all(f, MSG_KILL, grace.data, grace.len);

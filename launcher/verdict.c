@@ -12,13 +12,13 @@
 void front_failed(struct front *f, enum failure_kind kind, int rank, int node, double wall)
 {
     enum job_state s = f->machine.state;
-    struct front_rank *rk = rank >= 0 ? &f->rank[rank] : NULL;
+    int *recorded = rank >= 0 ? &f->rank[rank].recorded : &f->node[node].failed;
 
     if (s != JOB_SPAWNING && s != JOB_RUNNING && s != JOB_JUDGING &&
         !(kind == FAILED_HOST && s < JOB_REAPING && !f->stop_signal))
         return; /* we end them ourselves: that they end is no failure */
-    if (rk && rk->recorded) { /* first a report, then the exit: one failure, of the graver kind */
-        struct failure *old = &f->failures[rk->recorded - 1];
+    if (*recorded) { /* first a report, then the exit: one failure, of the graver kind */
+        struct failure *old = &f->failures[*recorded - 1];
 
         if (kind < old->kind && old->kind != FAILED_PEER)
             old->kind = kind;
@@ -26,8 +26,7 @@ void front_failed(struct front *f, enum failure_kind kind, int rank, int node, d
     }
     ARRAY_GROW(f->failures, f->nfailures, f->failures_cap);
     f->failures[f->nfailures++] = (struct failure){kind, rank, node, wall};
-    if (rk)
-        rk->recorded = f->nfailures;
+    *recorded = f->nfailures;
     if (kind != FAILED_HOST)
         machine_post(&f->machine, EV_RANK_FAILED);
 }

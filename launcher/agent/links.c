@@ -5,6 +5,7 @@
 #include "launcher/agent/agent.h"
 #include "engine/base/boot.h"
 #include "engine/base/link.h"
+#include "launcher/agent/packet.h"
 #include "launcher/agent/store.h"
 
 #include <errno.h>
@@ -20,14 +21,6 @@
 #include <unistd.h>
 
 #define PAGE_BYTES 4096
-#define MAX_FDS 2
-
-struct packet {
-    uint8_t *data;
-    size_t n;
-    int fd[MAX_FDS]; /* owned copies */
-    int nfds;
-};
 
 struct end {
     struct links *links;
@@ -51,13 +44,6 @@ struct links {
     uint32_t stop; /* the last STOP, for one that starts after it */
 };
 
-static void packet_clear(struct packet *p)
-{
-    for (int i = 0; i < p->nfds; i++)
-        close(p->fd[i]);
-    free(p->data);
-}
-
 static void end_close(struct end *e)
 {
     if (e->fd < 0)
@@ -75,34 +61,12 @@ static void end_close(struct end *e)
 
 /* ---- sending */
 
-static ssize_t send_packet(int fd, const struct packet *p)
-{
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    } control = {.room = {0}};
-    struct iovec iov = {p->data, p->n};
-    struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-
-    if (p->nfds) {
-        size_t bytes = (size_t)p->nfds * sizeof(int);
-
-        m.msg_control = control.room;
-        m.msg_controllen = CMSG_SPACE(bytes);
-        control.head.cmsg_level = SOL_SOCKET;
-        control.head.cmsg_type = SCM_RIGHTS;
-        control.head.cmsg_len = CMSG_LEN(bytes);
-        memcpy(CMSG_DATA(&control.head), p->fd, bytes);
-    }
-    return sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT);
-}
-
 static void end_flush(struct end *e)
 {
     int done = 0;
 
     while (done < e->nqueue) {
-        ssize_t n = send_packet(e->fd, &e->queue[done]);
+        ssize_t n = packet_send(e->fd, &e->queue[done]);
 
         if (n < 0 && errno == EINTR)
             continue;
@@ -316,6 +280,19 @@ static void forward(struct end *e, enum msg_type type, const void *data, size_t 
     ask_front(e->links, type, &b);
 }
 
+/* FAIL and LOST: only what is whole, for the front end takes a malformed frame for a broken agent. */
+static void on_report(struct end *e, enum msg_type type, const struct reader *packet)
+{
+    struct reader r = *packet;
+
+    get_u32(&r);
+    free(get_str(&r));
+    if (type == MSG_LOST)
+        get_u64(&r);
+    if (reader_done(&r))
+        forward(e, type, packet->p, (size_t)(packet->end - packet->p));
+}
+
 static void on_json(struct end *e, enum msg_type type, struct reader *r)
 {
     uint32_t n;
@@ -376,10 +353,10 @@ static void on_packet(struct end *e, const uint8_t *data, size_t n, int *fd)
         on_json(e, MSG_EVENT, &r);
         break;
     case LINK_FAIL:
-        forward(e, MSG_FAIL, r.p, (size_t)(r.end - r.p));
+        on_report(e, MSG_FAIL, &r);
         break;
     case LINK_LOST:
-        forward(e, MSG_LOST, r.p, (size_t)(r.end - r.p));
+        on_report(e, MSG_LOST, &r);
         break;
     default:
         refuse(e, id, "unknown request");
@@ -388,49 +365,18 @@ static void on_packet(struct end *e, const uint8_t *data, size_t n, int *fd)
 
 /* ---- receiving */
 
-/* The first descriptor that came along goes to *fd, others are closed: no request has two. */
-static void take_fds(struct msghdr *m, int *fd)
-{
-    for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
-        size_t n = (c->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-
-        for (size_t i = 0; c->cmsg_level == SOL_SOCKET && c->cmsg_type == SCM_RIGHTS && i < n;
-             i++) {
-            int got;
-
-            memcpy(&got, CMSG_DATA(c) + i * sizeof(int), sizeof got);
-            if (*fd < 0)
-                *fd = got;
-            else
-                close(got);
-        }
-    }
-}
-
 /* 1: a packet was handled, 0: none there, -1: the rank closed its end. */
 static int end_receive(struct end *e)
 {
     static uint8_t data[LINK_MAX_BYTES];
-    union {
-        struct cmsghdr head;
-        char room[CMSG_SPACE(MAX_FDS * sizeof(int))];
-    } control;
-    struct iovec iov = {data, sizeof data};
-    struct msghdr m = {.msg_iov = &iov,
-                       .msg_iovlen = 1,
-                       .msg_control = control.room,
-                       .msg_controllen = sizeof control.room};
-    ssize_t n = recvmsg(e->fd, &m, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    int fd = -1;
+    size_t n;
+    int fd = -1, rc = packet_receive(e->fd, data, sizeof data, &n, &fd);
 
-    if (n < 0)
-        return errno == EINTR ? 1 : errno == EAGAIN ? 0 : -1;
-    take_fds(&m, &fd);
-    if (n && !(m.msg_flags & MSG_TRUNC))
-        on_packet(e, data, (size_t)n, &fd);
+    if (rc > 0 && n)
+        on_packet(e, data, n, &fd);
     if (fd >= 0)
         close(fd);
-    return n ? 1 : -1;
+    return rc;
 }
 
 /* At most so many packets, so that ranks take turns. */

@@ -10,12 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PIECE_BYTES 65536  /* of one stream at a time, so that streams take turns */
+#define PIECE_BYTES MSG_OVERDRAW_BYTES /* of one stream at a time, so that streams take turns */
 #define LINE_BYTES 16384   /* of a line that has no end yet */
 #define READ_MIN 4096      /* is read while there is credit at all */
 #define SLOW_MS 1000       /* of a line that grows bit by bit */
 #define PAUSE_MS 200       /* without a word, and what stands there without an end is given out */
-#define STDIN_BYTES 65536u /* of stdin that may wait here */
 
 static void put_output(struct stream *s, const void *data, size_t n)
 {
@@ -236,7 +235,7 @@ void stdin_open(struct rank *r, int fd)
     if (fd < 0)
         return;
     r->in_watch = watch_create(r->team->agent->loop, fd, on_stdin, r, NULL);
-    want(r, STDIN_BYTES);
+    want(r, MSG_STDIN_BYTES);
 }
 
 void team_stdin(struct team *t, int rank, const void *data, size_t n)
