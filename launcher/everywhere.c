@@ -43,6 +43,7 @@ struct place_of {
     struct channel *ch;
     struct msg_decoder in;
     int exited, status;
+    int64_t credit; /* as its agent counts it */
     struct err why; /* what is said of it */
 };
 
@@ -132,6 +133,12 @@ static void host_cut(struct place_of *h)
         host_down(h);
 }
 
+static void give_credit(struct place_of *h, size_t bytes)
+{
+    h->credit += (int64_t)bytes;
+    send_number(h, MSG_CREDIT, bytes, 4);
+}
+
 static void host_start(struct place_of *h)
 {
     struct everywhere *all = h->all;
@@ -147,7 +154,7 @@ static void host_start(struct place_of *h)
 
     spawn_put(&b, &s);
     send_frame(h, MSG_SPAWN, &b);
-    send_number(h, MSG_CREDIT, CREDIT, 4);
+    give_credit(h, CREDIT);
     h->state = RUNNING;
     h->until = limit > 0 ? clock_ms() + limit : 0;
     buf_clear(&b);
@@ -185,19 +192,25 @@ static int on_hello(struct place_of *h, const struct msg *m, struct err *err)
     return 0;
 }
 
-static void on_output(struct place_of *h, struct reader *r)
+static int on_output(struct place_of *h, struct reader *r, struct err *err)
 {
     struct everywhere *all = h->all;
     int stream = get_u8(r);
     size_t n = (size_t)(r->end - r->p);
 
-    if (r->failed || (stream != 1 && stream != 2) || !n)
-        return;
+    if (r->failed || (stream != 1 && stream != 2))
+        return err_set(err, ERR_NODE, "its agent sends a malformed frame: is its memory sound?");
+    if (!n)
+        return 0;
+    h->credit -= (int64_t)n;
+    if (h->credit < -3 * (int64_t)MSG_OVERDRAW_BYTES) /* by a line, and what its two streams end with */
+        return err_set(err, ERR_NODE, "its agent sends more output than it was given credit for");
     gather_feed(all->gather, h->index, stream, (const char *)r->p, n);
     if (all->o->live)
         writer_put(all->term, all->out[stream], NULL, 0, h->index, n);
     else
-        send_number(h, MSG_CREDIT, n, 4);
+        give_credit(h, n);
+    return 0;
 }
 
 static void on_exit_frame(struct place_of *h, struct reader *r)
@@ -229,8 +242,7 @@ static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
         return on_hello(h, m, err);
     case MSG_OUTPUT:
         get_u32(&r);
-        on_output(h, &r);
-        return 0;
+        return on_output(h, &r, err);
     case MSG_EXIT:
         get_u32(&r);
         on_exit_frame(h, &r);
@@ -380,7 +392,7 @@ static void term_done(void *ctx, int host, size_t bytes)
 {
     struct everywhere *all = ctx;
 
-    send_number(&all->host[host], MSG_CREDIT, bytes, 4);
+    give_credit(&all->host[host], bytes);
 }
 
 static void term_broken(void *ctx, int fd)
