@@ -388,7 +388,7 @@ static int check_seal(const char *text, size_t n)
 {
     size_t tail = strlen(MANIFEST_SEAL) + 16 + 3;
     char hex[17];
-    const char *p = text + n - tail;
+    const char *p = text + (n < tail ? 0 : n - tail);
 
     if (n < tail || memcmp(p, MANIFEST_SEAL, strlen(MANIFEST_SEAL)) != 0 ||
         memcmp(text + n - 3, "\"}\n", 3) != 0)

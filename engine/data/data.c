@@ -141,13 +141,30 @@ static int add_list(struct stream *s, const char *list, const char *key, enum da
 
 /* ---- checks ---- */
 
+struct max_of {
+    const struct data_file *f;
+    int64_t max, where;
+};
+
+static void find_max(void *ctx)
+{
+    struct max_of *m = ctx;
+
+    m->max = m->f->width == 1 ? 255 : data_file_max(m->f, &m->where);
+}
+
 /* Text needs the whole byte range whatever stands in it: a model must read any prompt. */
 static int check_ids(struct data *d, const struct stream *s, int64_t vocab, struct err *err)
 {
     for (int i = 0; i < s->n; i++) {
         const struct data_file *f = &s->file[i];
-        int64_t where = 0, max = f->width == 1 ? 255 : data_file_max(f, &where);
+        struct max_of m = {.f = f};
+        int64_t where, max;
 
+        if (data_files_read(f, 1, find_max, &m, err))
+            return -1;
+        where = m.where;
+        max = m.max;
         if (max + 1 > d->vocab)
             d->vocab = max + 1;
         if (vocab && max >= vocab && f->width == 1)
@@ -190,7 +207,33 @@ static int check_length(const struct data *d, enum data_split split, int own_fil
         (long long)d->seq_len + 1, own_files ? "" : ", or set valid_split = 0 for none");
 }
 
-static void hash_stream(struct hash_state *h, const struct stream *s, const char *role)
+enum { PIECES = 16, PIECE_BYTES = 4096 };
+
+struct content {
+    struct hash_state *h;
+    const struct data_file *f;
+};
+
+/* A file's content: all of a small one, else pieces from its first byte to its last, since every
+ * rank does this at every start. */
+static void hash_content(void *ctx)
+{
+    const struct content *c = ctx;
+    const struct data_file *f = c->f;
+    struct hash_state *h = c->h;
+    const char *p = f->map;
+
+    if (f->map_bytes <= PIECES * PIECE_BYTES) {
+        hash_update(h, p, f->map_bytes);
+        return;
+    }
+    for (size_t i = 0; i < PIECES; i++)
+        hash_update(h, p + (f->map_bytes - PIECE_BYTES) / (PIECES - 1) * i, PIECE_BYTES);
+    hash_update(h, p + f->map_bytes - PIECE_BYTES, PIECE_BYTES);
+}
+
+static int hash_stream(struct hash_state *h, const struct stream *s, const char *role,
+                       struct err *err)
 {
     for (int i = 0; i < s->n; i++) {
         const struct data_file *f = &s->file[i];
@@ -200,19 +243,22 @@ static void hash_stream(struct hash_state *h, const struct stream *s, const char
         buf_addf(&b, "%s %s %zu %d\n", role, slash ? slash + 1 : f->path, f->map_bytes, f->width);
         hash_update(h, b.data, b.len);
         buf_clear(&b);
+        if (data_files_read(f, 1, hash_content, &(struct content){h, f}, err))
+            return -1;
     }
+    return 0;
 }
 
-static uint64_t hash_data(const struct data *d)
+static int hash_data(struct data *d, struct err *err)
 {
     struct hash_state *h = hash_create();
-    uint64_t v;
+    int rc = hash_stream(h, &d->train, "train", err);
 
-    hash_stream(h, &d->train, "train");
-    hash_stream(h, &d->valid, "valid");
-    v = hash_value(h);
+    if (rc == 0)
+        rc = hash_stream(h, &d->valid, "valid", err);
+    d->hash = hash_value(h);
     hash_destroy(h);
-    return v;
+    return rc;
 }
 
 /* ---- opening ---- */
@@ -258,8 +304,7 @@ static int open_all(struct data *d, const struct job *job, int64_t vocab, struct
         ((own_valid || job->valid_split > 0) && check_length(d, DATA_VALID, own_valid, err)) ||
         check_ids(d, &d->train, vocab, err) || check_ids(d, &d->valid, vocab, err))
         return -1;
-    d->hash = hash_data(d);
-    return 0;
+    return hash_data(d, err);
 }
 
 int data_open(struct data **out, const struct job *job, int64_t vocab, struct err *err)
@@ -346,11 +391,21 @@ static int32_t next_token(const struct data *d, struct cursor *c, int *begins)
     return (int32_t)id;
 }
 
-static void fill(const struct data *d, const struct part *p, int64_t window, int32_t *token,
-                 int32_t *target, int32_t *pos, int32_t *doc)
+/* A window and where it goes, as an argument of data_files_read. */
+struct window {
+    const struct data *d;
+    const struct part *p;
+    int64_t at;
+    int32_t *token, *target, *pos, *doc;
+};
+
+static void fill(void *ctx)
 {
+    const struct window *w = ctx;
+    const struct data *d = w->d;
+    int32_t *token = w->token, *target = w->target, *pos = w->pos, *doc = w->doc;
     int64_t T = d->seq_len;
-    struct cursor c = cursor_at(p->stream, p->first + window * T);
+    struct cursor c = cursor_at(w->p->stream, w->p->first + w->at * T);
     int32_t start = 0;
 
     for (int64_t i = 0; i <= T; i++) {
@@ -374,7 +429,7 @@ int data_sample(const struct data *d, enum data_split split, uint64_t p, int32_t
                 int32_t *target, int32_t *pos, int32_t *doc, struct err *err)
 {
     uint64_t n = (uint64_t)data_samples(d, split);
-    uint64_t window = p;
+    struct window w = {d, &d->part[split], (int64_t)p, token, target, pos, doc};
 
     if (n == 0 || (split == DATA_VALID && p >= n))
         return err_set(err, ERR_JOB_INTERNAL,
@@ -383,7 +438,6 @@ int data_sample(const struct data *d, enum data_split split, uint64_t p, int32_t
                        (unsigned long long)p, (unsigned long long)n,
                        split == DATA_TRAIN ? "training" : "validation");
     if (split == DATA_TRAIN)
-        window = rng_permute(d->seed, p / n, p % n, n);
-    fill(d, &d->part[split], (int64_t)window, token, target, pos, doc);
-    return 0;
+        w.at = (int64_t)rng_permute(d->seed, p / n, p % n, n);
+    return data_files_read(w.p->stream->file, w.p->stream->n, fill, &w, err);
 }

@@ -21,8 +21,8 @@ int64_t data_vocab(const struct data *);   /* smallest vocabulary that holds eve
 int64_t data_tokens(const struct data *, enum data_split);
 /* Samples of one pass: floor((tokens - 1) / T) windows that do not overlap. */
 int64_t data_samples(const struct data *, enum data_split);
-uint64_t data_hash(const struct data *);   /* of names, sizes and kind of the files: the tokenizer's and
-                                            * data's identity in a checkpoint */
+uint64_t data_hash(const struct data *);   /* of names, sizes, kind and pieces of the content of the files: the
+                                            * tokenizer's and data's identity in a checkpoint */
 
 /* The sample at position p of the global order. TRAIN: pass p / n, window rng_permute(seed, pass, p % n, n);
  * VALID: window p (p < n). token and target (T): target[i] is the token after token[i], -1 where it

@@ -7,6 +7,7 @@
 #include "engine/data/file.h"
 
 #include "engine/base/buf.h"
+#include "engine/data/guard.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -207,31 +208,65 @@ static int check_text(const struct data_file *f, struct err *err)
     return 0;
 }
 
-int data_file_open(struct data_file *f, const char *path, enum data_kind kind, struct err *err)
+/* The first look into a file, as an argument of map_guard. */
+struct look {
+    struct data_file *f;
+    enum data_kind kind;
+    struct err *err;
+    int rc;
+};
+
+static int look_inside(struct data_file *f, enum data_kind kind, struct err *err)
 {
     struct bin_header h;
 
-    *f = (struct data_file){.path = xstrdup(path)};
-    if (map_file(f, err))
-        goto fail;
     f->kind = kind != DATA_AUTO ? kind : looks_bin(f) ? DATA_BIN : DATA_TEXT;
     f->width = 1;
     f->tokens = (int64_t)f->map_bytes;
     f->token = f->map;
     if (f->kind == DATA_TEXT) {
-        if (kind == DATA_AUTO && check_text(f, err))
-            goto fail;
-        return 0;
+        return kind == DATA_AUTO ? check_text(f, err) : 0;
     }
-    if (bin_header_read(&h, path, f->map, f->map_bytes, f->map_bytes, err))
-        goto fail;
+    if (bin_header_read(&h, f->path, f->map, f->map_bytes, f->map_bytes, err))
+        return -1;
     f->width = h.width;
     f->tokens = h.tokens;
     f->token += BIN_HEADER_BYTES;
     return 0;
-fail:
+}
+
+static void look(void *ctx)
+{
+    struct look *l = ctx;
+
+    l->rc = look_inside(l->f, l->kind, l->err);
+}
+
+int data_file_open(struct data_file *f, const char *path, enum data_kind kind, struct err *err)
+{
+    struct look l = {f, kind, err, -1};
+
+    *f = (struct data_file){.path = xstrdup(path)};
+    if (map_file(f, err) == 0 && data_files_read(f, 1, look, &l, err) == 0 && l.rc == 0)
+        return 0;
     data_file_close(f);
     return -1;
+}
+
+int data_files_read(const struct data_file *f, int n, void (*read)(void *ctx), void *ctx,
+                    struct err *err)
+{
+    const char *at = map_guard(read, ctx), *path = "a data file";
+
+    if (!at)
+        return 0;
+    for (int i = 0; i < n; i++)
+        if (at >= (const char *)f[i].map && at < (const char *)f[i].map + f[i].map_bytes)
+            path = f[i].path;
+    return err_set(err, ERR_INPUT_FILE,
+                   "%s was cut short while it was read, or its disk fails; put it back as it was "
+                   "and leave it alone while a job reads it",
+                   path);
 }
 
 void data_file_close(struct data_file *f)

@@ -62,4 +62,9 @@ static inline uint32_t data_file_token(const struct data_file *f, int64_t i)
 /* The largest id in the file and where it stands first. */
 uint32_t data_file_max(const struct data_file *f, int64_t *where);
 
+/* Calls read(ctx), which reads tokens of these n files and allocates nothing. 0, or -1 with the name of
+ * the file that was cut short while it was read. */
+int data_files_read(const struct data_file *f, int n, void (*read)(void *ctx), void *ctx,
+                    struct err *err);
+
 #endif

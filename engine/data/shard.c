@@ -178,6 +178,36 @@ static int put_id(struct writer *w, uint16_t id, struct err *err)
     return w->n == CHUNK ? flush_ids(w, err) : 0;
 }
 
+/* Tokens of a text, out of its map. */
+struct piece {
+    const uint8_t *from;
+    size_t n;
+    uint8_t token[4096];
+};
+
+static void copy_piece(void *ctx)
+{
+    struct piece *p = ctx;
+
+    memcpy(p->token, p->from, p->n);
+}
+
+static int put_tokens(struct writer *w, const struct data_file *f, struct err *err)
+{
+    struct piece p;
+
+    for (int64_t at = 0; at < f->tokens; at += (int64_t)p.n) {
+        p.from = f->token + at;
+        p.n = f->tokens - at < (int64_t)sizeof p.token ? (size_t)(f->tokens - at) : sizeof p.token;
+        if (data_files_read(f, 1, copy_piece, &p, err))
+            return -1;
+        for (size_t i = 0; i < p.n; i++)
+            if (put_id(w, p.token[i], err))
+                return -1;
+    }
+    return 0;
+}
+
 static int put_file(struct writer *w, const char *path, struct err *err)
 {
     struct data_file f;
@@ -189,8 +219,8 @@ static int put_file(struct writer *w, const char *path, struct err *err)
         rc = err_set(err, ERR_INPUT_FILE, "%s is a token file already; name text files", path);
     if (rc == 0 && w->opt->doc_token >= 0)
         rc = put_id(w, (uint16_t)w->opt->doc_token, err);
-    for (int64_t i = 0; i < f.tokens && rc == 0; i++)
-        rc = put_id(w, f.token[i], err);
+    if (rc == 0)
+        rc = put_tokens(w, &f, err);
     data_file_close(&f);
     return rc;
 }

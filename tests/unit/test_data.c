@@ -271,7 +271,39 @@ static void test_hash(void **state)
     d = open_job(&job);
     assert_true(data_hash(d) != h);
     data_close(d);
+    put_text("h.txt", "abcdeg"); /* as long as the first */
+    d = open_job(&job);
+    assert_true(data_hash(d) != h);
+    data_close(d);
     free(job.train);
+}
+
+/* The pages behind a mapped file's new end are gone: SIGBUS for who reads them. */
+static void test_cut_short(void **state)
+{
+    struct job job = job_of("cut.txt", 1);
+    int32_t token, target, pos, doc;
+    struct err err = ERR_INIT;
+    char *text = xmalloc(100000);
+    struct data *d;
+    int good = 0, bad = 0;
+
+    memset(text, 'a', 100000);
+    put("cut.txt", text, 100000);
+    d = open_job(&job);
+    assert_int_equal(truncate("cut.txt", 50000), 0);
+    for (uint64_t i = 0; i < 99999; i += 7) {
+        if (data_sample(d, DATA_TRAIN, i, &token, &target, &pos, &doc, &err) == 0) {
+            good++;
+            continue;
+        }
+        bad++;
+        assert_int_equal(err_class(&err), ERR_CLASS_INPUT);
+        assert_non_null(strstr(err.text, "cut.txt was cut short"));
+    }
+    assert_true(good > 0 && bad > 0);
+    data_close(d);
+    free(text);
 }
 
 static void refuse(const struct job *job, int64_t vocab, const char *name, const char *why,
@@ -421,7 +453,7 @@ int main(void)
         cmocka_unit_test(test_split),        cmocka_unit_test(test_order),
         cmocka_unit_test(test_hash),         cmocka_unit_test(test_bad_files),
         cmocka_unit_test(test_bad_jobs),     cmocka_unit_test(test_kind_text),
-        cmocka_unit_test(test_large_counts),
+        cmocka_unit_test(test_large_counts), cmocka_unit_test(test_cut_short),
     };
 
     return cmocka_run_group_tests_name("data", tests, make_dir, remove_dir);
