@@ -41,7 +41,22 @@ struct ds_scalars {
     float lr;             /* of the schedule; a group multiplies it by its own factor */
     float grad_scale;     /* what a raw gradient is multiplied by before the update: unscale, V, clip */
     float loss_scale;
+    float beta1;          /* decay of the first moment, SGD's momentum: a schedule may cycle it */
     int32_t skip;         /* nonzero: the update is a no-op (masters, m, v, weights unchanged) */
+};
+
+/* One optimizer call over n neighbouring elements with the same hyper-parameters: generation (w, m, v) is
+ * read, (w2, m2, v2) is written, which may be the same arrays; g is raw, multiplied by s->grad_scale. What an
+ * optimizer has no use for is NULL and 0. */
+struct ds_update {
+    float *w2, *m2, *v2;
+    const float *w, *m, *v, *g;
+    void *out;         /* the weight rounded to dt, or NULL */
+    enum ds_dtype dt;
+    int64_t n;
+    float lr_mul;      /* lr = s->lr * lr_mul */
+    float beta2, eps, decay;
+    int variant;       /* 1: adamw: decay apart from the gradient (AdamW, else Adam); sgd: Nesterov */
 };
 
 /* Dropout of one site: keep element when rng_word(seed, sample[b], site, element) >= p * 2^32, kept
@@ -175,13 +190,23 @@ struct kernels {
                           enum ds_dtype dt, struct ds_stream *);
 
     /* --- flat shards --- */
-    /* AdamW: reads generation (w, m, v), writes (w2, m2, v2), which may be the same arrays; g is raw,
-     * multiplied by s->grad_scale. adamw 0: decay is added to g (Adam). out: the weight rounded to dt, or
-     * NULL. lr = s->lr * lr_mul. Bias correction by s->update. s->skip: copies. */
-    void (*adamw)(float *w2, float *m2, float *v2, const float *w, const float *m, const float *v,
-                  const float *g, void *out, int64_t n, float lr_mul, float beta1, float beta2, float eps,
-                  float decay, int adamw, const struct ds_scalars *s, enum ds_dtype dt,
-                  struct ds_stream *);
+    /* Optimizers (Loshchilov & Hutter 2019, Chen et al. 2023, Duchi et al. 2011, Sutskever et al. 2013, You et
+     * al. 2020), one pass over memory each; t = s->update, b1 = s->beta1, g and decay as in struct ds_update;
+     * s->skip: copies.
+     *   adamw    m = b1 m + (1-b1) g, v = b2 v + (1-b2) g^2, w -= lr (m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + decay w)
+     *   lion     w -= lr (sign(b1 m + (1-b1) g) + decay w), m = b2 m + (1-b2) g
+     *   adagrad  g += decay w, v += g^2, w -= lr g / (sqrt(v) + eps)
+     *   sgd      g += decay w, m = b1 m + g (g at t = 1), w -= lr m, or lr (g + b1 m) with Nesterov; m NULL: w -= lr g
+     * Lamb in two: lamb_norms steps m and v as adamw does and adds to sum[0] the squares of w, to sum[1] those
+     * of u = m/(1-b1^t) / (sqrt(v/(1-b2^t)) + eps) + decay w, fp64; lamb reads the new m and v and takes
+     * w -= lr ratio u with the caller's ratio of the whole tensor. */
+    void (*adamw)(const struct ds_update *, const struct ds_scalars *s, struct ds_stream *);
+    void (*lion)(const struct ds_update *, const struct ds_scalars *s, struct ds_stream *);
+    void (*adagrad)(const struct ds_update *, const struct ds_scalars *s, struct ds_stream *);
+    void (*sgd)(const struct ds_update *, const struct ds_scalars *s, struct ds_stream *);
+    void (*lamb_norms)(double sum[2], const struct ds_update *, const struct ds_scalars *s,
+                       struct ds_stream *);
+    void (*lamb)(const struct ds_update *, float ratio, const struct ds_scalars *s, struct ds_stream *);
     /* *sum = fp64 sum of squares in fixed blocks of 4096 elements added in order; *bad |= 1 when not finite */
     void (*sumsq)(double *sum, int32_t *bad, const float *g, int64_t n, struct ds_stream *);
     void (*cast)(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t n,

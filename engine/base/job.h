@@ -9,9 +9,16 @@
 enum model_form { MODEL_GPT2, MODEL_LLAMA };
 enum run_on_nan { ON_NAN_STOP, ON_NAN_SKIP };
 enum data_kind { DATA_AUTO, DATA_TEXT, DATA_BIN };
-enum sched_type { SCHED_NONE, SCHED_WARMUP_LR, SCHED_WARMUP_DECAY, SCHED_WARMUP_COSINE };
+enum sched_type {
+    SCHED_NONE,
+    SCHED_WARMUP_LR,
+    SCHED_WARMUP_DECAY,
+    SCHED_WARMUP_COSINE,
+    SCHED_ONE_CYCLE,
+    SCHED_RANGE_TEST
+};
 enum warmup_type { WARMUP_LOG, WARMUP_LINEAR };
-enum optim_type { OPTIM_ADAMW, OPTIM_ADAM };
+enum optim_type { OPTIM_ADAMW, OPTIM_ADAM, OPTIM_LION, OPTIM_ADAGRAD, OPTIM_SGD, OPTIM_LAMB };
 
 struct job {
     /* top level, DeepSpeed's names */
@@ -22,9 +29,22 @@ struct job {
     int optim, adam_w_mode; /* Adam with adam_w_mode (the default) is AdamW, as in DeepSpeed */
     double lr, eps, weight_decay;
     struct setting_list betas;
+    double momentum;             /* SGD */
+    int nesterov;
+    double min_coeff, max_coeff; /* Lamb's trust ratio lies between */
     int sched, warmup_type;
     double warmup_min_lr, warmup_max_lr, warmup_min_ratio, cos_min_ratio;
     int64_t warmup_num_steps, total_num_steps;
+    struct one_cycle {
+        double min_lr, max_lr, decay_lr_rate, min_mom, max_mom, decay_mom_rate;
+        int64_t first, second, first_stairs, second_stairs, decay_step; /* second, second_stairs -1: as the first */
+        int momentum;
+    } cycle;
+    struct lr_range_test {
+        double min_lr, rate;
+        int64_t step;
+        int staircase;
+    } range;
     int bf16;
     int64_t zero_stage;
     /* [model]: the built-in layers' own table, engine/model/config.h, is applied beside this one */

@@ -1,5 +1,5 @@
-/* Learning-rate schedules. Pure. Formulas: DeepSpeed's WarmupLR, WarmupDecayLR and WarmupCosineLR, as
- * written out in ds-job(5), except that the first optimizer step uses index 0. */
+/* Learning-rate schedules. Pure. Formulas: DeepSpeed's WarmupLR, WarmupDecayLR, WarmupCosineLR, OneCycle and
+ * LRRangeTest, as written out in ds-job(5), except that the first optimizer step uses index 0. */
 #ifndef DS_SCHEDULE_H
 #define DS_SCHEDULE_H
 
@@ -9,5 +9,13 @@
  * occur when the batch size changed). total: the run's length in steps, used where
  * scheduler.params.total_num_steps is 0. */
 double schedule_lr(const struct job *job, double i, double total);
+
+/* Does the first moment's decay change with the steps (OneCycle, on an optimizer that has betas)? */
+int schedule_cycles_momentum(const struct job *job);
+/* The decay of the first moment at schedule index i, or SGD's momentum: constant unless it cycles. */
+double schedule_momentum(const struct job *job, double i);
+
+/* Parameters that contradict each other; err is a sentence. */
+int schedule_check(const struct job *job, struct err *err);
 
 #endif

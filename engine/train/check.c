@@ -15,7 +15,7 @@ static int check_memory(const struct setup *s, struct device *dev, size_t activa
     uint64_t bytes[MEM_CLASSES];
     double need = (double)activations, gb = 1e-9;
 
-    zero_bytes(s->table->numel, s->dtype, (int)s->job.zero_stage, s->table->ranks, bytes);
+    zero_bytes(&s->job, s->table->numel, s->dtype, s->table->ranks, bytes);
     for (int i = 0; i < MEM_CLASSES; i++)
         need += (double)bytes[i];
     dev->ops->info(dev, &mem);

@@ -1,8 +1,10 @@
-/* ds-rank lr: the learning rate of every step as two columns, to look at before a long run. */
+/* ds-rank lr: the learning rate of every step, and the momentum where it cycles, as columns, to look at before a
+ * long run. */
 #include "engine/train/train.h"
 
 #include "engine/base/log.h"
 #include "engine/base/parse.h"
+#include "engine/optim/optim.h"
 #include "engine/optim/schedule.h"
 
 #include <stdio.h>
@@ -25,9 +27,17 @@ static int print_rates(const char *path, int64_t steps, struct err *err)
     if (!rc && !steps)
         rc = err_set(err, ERR_INPUT,
                      "%s says neither run.steps nor scheduler.params.total_num_steps: give -n N", path);
-    for (int64_t i = 0; !rc && i < steps; i++)
-        printf("%lld\t%.9g\n", (long long)i + 1,
+    if (!rc)
+        rc = optim_defaults(&job, &s, err);
+    if (!rc)
+        rc = schedule_check(&job, err);
+    for (int64_t i = 0; !rc && i < steps; i++) {
+        printf("%lld\t%.9g", (long long)i + 1,
                schedule_lr(&job, (double)i, (double)(job.max_steps > 0 ? job.max_steps : steps)));
+        if (schedule_cycles_momentum(&job))
+            printf("\t%.9g", schedule_momentum(&job, (double)i));
+        putchar('\n');
+    }
     settings_clear(&s);
     settings_rows_clear(&rows);
     return rc;

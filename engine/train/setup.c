@@ -2,6 +2,7 @@
 #include "engine/train/setup.h"
 
 #include "engine/base/hash.h"
+#include "engine/optim/schedule.h"
 #include "engine/zero/zero.h"
 
 #include <stdio.h>
@@ -143,7 +144,8 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
     struct settings *tables[1] = {&s->settings};
     int64_t axes[MESH_AXES];
 
-    if (settings_apply(tables, 1, &s->rows, "model.", warn, err) < 0)
+    if (settings_apply(tables, 1, &s->rows, "model.", warn, err) < 0 ||
+        optim_defaults(&s->job, &s->settings, err) < 0 || schedule_check(&s->job, err) < 0)
         return -1;
     axes[MESH_PIPELINE] = s->job.pipeline;
     axes[MESH_DATA] = s->job.data;
@@ -247,7 +249,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
 
-    zero_bytes(s->table->numel, s->dtype, (int)s->job.zero_stage, s->table->ranks, bytes);
+    zero_bytes(&s->job, s->table->numel, s->dtype, s->table->ranks, bytes);
     buf_adds(out, "  model    ");
     add_layers(s->model, out);
     buf_addf(out, ": %s parameters, %s%s\n", human(n, a),

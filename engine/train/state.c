@@ -12,10 +12,11 @@
 
 static const char *const kinds[ZERO_KINDS] = {"w", "m", "v"};
 
-/* Moments of what is never updated are not stored. */
-static int kinds_of(const struct param_tensor *x)
+/* Moments of what is never updated, and those that the optimizer has not, are not stored. */
+static int is_stored(const struct train *t, const struct param_tensor *x, int kind)
 {
-    return x->flags & (DS_FROZEN | DS_BUFFER) ? 1 : ZERO_KINDS;
+    return kind == ZERO_W ||
+           (!(x->flags & (DS_FROZEN | DS_BUFFER)) && zero_has(t->zero, (enum zero_kind)kind));
 }
 
 static struct ckpt_entry whole(const struct param_tensor *x, int kind)
@@ -32,8 +33,9 @@ static int all_tensors(struct train *t, struct ckpt_entry **out)
 
     *out = xcalloc((size_t)pt->ntensors * ZERO_KINDS + 1, sizeof **out);
     for (int i = 0; i < pt->ntensors; i++)
-        for (int k = 0; k < kinds_of(&pt->tensor[i]) && pt->tensor[i].alias < 0; k++)
-            (*out)[n++] = whole(&pt->tensor[i], k);
+        for (int k = 0; k < ZERO_KINDS && pt->tensor[i].alias < 0; k++)
+            if (is_stored(t, &pt->tensor[i], k))
+                (*out)[n++] = whole(&pt->tensor[i], k);
     return n;
 }
 
@@ -50,9 +52,11 @@ static int slices(struct train *t, int first, int nslices, int kinds_wanted, str
             int nsegs = param_segments(pt, f, r, &seg);
 
             for (int s = 0; s < nsegs; s++)
-                for (int k = 0; k < kinds_of(&pt->tensor[seg[s].tensor]) && k < kinds_wanted; k++) {
+                for (int k = 0; k < kinds_wanted; k++) {
                     struct ckpt_entry e = whole(&pt->tensor[seg[s].tensor], k);
 
+                    if (!is_stored(t, &pt->tensor[seg[s].tensor], k))
+                        continue;
                     e.first = seg[s].lo;
                     e.count = seg[s].hi - seg[s].lo;
                     e.data = zero_slice(t->zero, (enum zero_kind)k, f, r) + seg[s].at;

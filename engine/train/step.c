@@ -136,11 +136,12 @@ static int not_finite(struct train *t, const char *what, const char *tensor, str
 static int apply(struct train *t, struct err *err)
 {
     const struct job *job = &t->setup->job;
+    double index = (double)t->applied / (double)job->train_batch_size;
 
     t->in_a_row = 0;
     t->scalars.update = t->update + 1;
-    t->scalars.lr = (float)schedule_lr(job, (double)t->applied / (double)job->train_batch_size,
-                                       (double)t->setup->total_steps);
+    t->scalars.lr = (float)schedule_lr(job, index, (double)t->setup->total_steps);
+    t->scalars.beta1 = (float)schedule_momentum(job, index);
     if (zero_update(t->zero, &t->scalars, err) < 0)
         return -1;
     t->update++;

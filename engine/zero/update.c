@@ -1,51 +1,114 @@
 /* The optimizer over the slices held. */
 #include "engine/zero/zero_impl.h"
 
-/* Runs of neighbouring tensors with the same hyper-parameters are updated in one call; the padding between
- * them is zero in every array and stays zero. */
-static uint64_t run_end(const struct param_table *t, const struct param_flat *f, int i, int *next)
-{
-    int last = f->first + f->ntensors, j = i + 1;
+#include <math.h>
+#include <string.h>
 
-    while (j < last && t->tensor[j].group == t->tensor[i].group &&
+/* A part of a flat with the same hyper-parameters: one call of the optimizer. */
+struct part {
+    int flat, next;     /* next: the tensor behind it */
+    int tensor;         /* its first */
+    uint64_t lo, hi;    /* elements of the flat, inside the slices held */
+};
+
+/* Neighbouring tensors of one group go in one call; the padding between them is zero in every array and stays
+ * zero. An optimizer that looks at norms takes each tensor alone. */
+static void take_part(const struct zero *z, struct part *p)
+{
+    const struct param_table *t = z->table;
+    const struct param_flat *f = &t->flat[p->flat];
+    uint64_t lo = (uint64_t)z->first * f->slice, hi = lo + (uint64_t)z->nslices * f->slice, end;
+    int i = p->tensor, last = f->first + f->ntensors, j = i + 1;
+
+    while (!z->optim->per_tensor && j < last && t->tensor[j].group == t->tensor[i].group &&
            zero_fixed(&t->tensor[j]) == zero_fixed(&t->tensor[i]))
         j++;
-    *next = j;
-    return j < last ? t->tensor[j].offset : f->numel;
+    end = j < last ? t->tensor[j].offset : f->numel;
+    p->next = j;
+    p->lo = t->tensor[i].offset > lo ? t->tensor[i].offset : lo;
+    p->hi = end < hi ? end : hi;
 }
 
-/* Elements [lo, hi) of a flat, inside the slices held. */
-static void update_range(struct zero *z, int flat, uint64_t lo, uint64_t hi,
-                         const struct param_group *g, const struct ds_scalars *s)
+/* The next part with something to update; begin with {.flat = -1}. */
+static int next_part(const struct zero *z, struct part *p)
 {
-    const struct param_flat *f = &z->table->flat[flat];
-    const struct job *job = z->job;
-    uint64_t skip = lo - (uint64_t)z->first * f->slice;
-    float *w = zero_slice(z, ZERO_W, flat, z->first) + skip;
-    float *m = zero_slice(z, ZERO_M, flat, z->first) + skip;
-    float *v = zero_slice(z, ZERO_V, flat, z->first) + skip;
+    const struct param_table *t = z->table;
 
-    z->k->adamw(w, m, v, w, m, v, zero_grad(z, flat, z->first) + skip,
-                z->dtype == DS_F32 ? NULL : zero_weight(z, flat, z->first, skip), (int64_t)(hi - lo),
-                (float)g->lr_mul, (float)job->betas.v[0], (float)job->betas.v[1], (float)job->eps,
-                (float)g->weight_decay, job->optim == OPTIM_ADAMW || job->adam_w_mode, s, z->dtype, NULL);
+    for (;;) {
+        if (p->flat < 0 || p->next == t->flat[p->flat].first + t->flat[p->flat].ntensors) {
+            if (++p->flat == t->nflats)
+                return 0;
+            p->next = t->flat[p->flat].first;
+            if (!t->flat[p->flat].ntensors)
+                continue;
+        }
+        p->tensor = p->next;
+        take_part(z, p);
+        if (p->lo < p->hi && !zero_fixed(&t->tensor[p->tensor]))
+            return 1;
+    }
+}
+
+static float *state_at(const struct zero *z, enum zero_kind kind, int flat, uint64_t skip)
+{
+    return zero_has(z, kind) ? zero_slice(z, kind, flat, z->first) + skip : NULL;
+}
+
+static struct ds_update update_of(const struct zero *z, const struct part *p)
+{
+    const struct param_group *g = &z->table->group[z->table->tensor[p->tensor].group];
+    uint64_t skip = p->lo - (uint64_t)z->first * z->table->flat[p->flat].slice;
+    float *w = state_at(z, ZERO_W, p->flat, skip), *m = state_at(z, ZERO_M, p->flat, skip);
+    float *v = state_at(z, ZERO_V, p->flat, skip);
+
+    return (struct ds_update){
+        .w2 = w, .m2 = m, .v2 = v, .w = w, .m = m, .v = v, .g = zero_grad(z, p->flat, z->first) + skip,
+        .out = z->dtype == DS_F32 ? NULL : zero_weight(z, p->flat, z->first, skip), .dt = z->dtype,
+        .n = (int64_t)(p->hi - p->lo), .lr_mul = (float)g->lr_mul, .beta2 = (float)z->job->betas.v[1],
+        .eps = (float)z->job->eps, .decay = (float)g->weight_decay, .variant = optim_variant(z->job)};
+}
+
+/* Lamb's trust ratio of a tensor: |w| / |u| between the bounds, 1 where one of them is 0. */
+static float trust_ratio(const struct zero *z, const double sum[2])
+{
+    double ratio = sum[0] > 0 && sum[1] > 0 ? sqrt(sum[0] / sum[1]) : 1;
+
+    return sum[0] > 0 && sum[1] > 0 ? (float)fmin(z->job->max_coeff, fmax(z->job->min_coeff, ratio)) : 1;
+}
+
+/* The norms are those of whole tensors: sums over the ranks that hold a part. */
+static int lamb(struct zero *z, const struct ds_scalars *s, struct err *err)
+{
+    int n = z->table->ntensors * 2;
+    struct coll all = {.op = COLL_ALL_REDUCE, .send = z->trust, .recv = z->trust, .count = n,
+                       .dtype = DS_F64, .reduce = COLL_SUM, .class = CLASS_CONTROL};
+
+    memset(z->trust, 0, (size_t)n * sizeof *z->trust);
+    for (struct part p = {.flat = -1}; next_part(z, &p);) {
+        struct ds_update u = update_of(z, &p);
+
+        z->k->lamb_norms(z->trust + 2 * p.tensor, &u, s, NULL);
+    }
+    if (zero_split(z) && zero_run(z, &all, 1, err) < 0)
+        return -1;
+    for (struct part p = {.flat = -1}; next_part(z, &p);) {
+        struct ds_update u = update_of(z, &p);
+
+        z->k->lamb(&u, trust_ratio(z, z->trust + 2 * p.tensor), s, NULL);
+    }
+    return 0;
 }
 
 int zero_update(struct zero *z, const struct ds_scalars *s, struct err *err)
 {
-    const struct param_table *t = z->table;
+    if (z->optim->per_tensor) {
+        if (lamb(z, s, err) < 0)
+            return -1;
+    } else {
+        for (struct part p = {.flat = -1}; next_part(z, &p);) {
+            struct ds_update u = update_of(z, &p);
 
-    for (int f = 0; f < t->nflats; f++) {
-        const struct param_flat *flat = &t->flat[f];
-        uint64_t lo = (uint64_t)z->first * flat->slice, hi = lo + (uint64_t)z->nslices * flat->slice;
-
-        for (int i = flat->first, next; i < flat->first + flat->ntensors; i = next) {
-            uint64_t end = run_end(t, flat, i, &next), begin = t->tensor[i].offset;
-
-            begin = begin > lo ? begin : lo;
-            end = end < hi ? end : hi;
-            if (begin < end && !zero_fixed(&t->tensor[i]))
-                update_range(z, f, begin, end, &t->group[t->tensor[i].group], s);
+            z->optim->step(z->k)(&u, s, NULL);
         }
     }
     return zero_gather(z, err);

@@ -37,6 +37,7 @@ static int alloc_states(struct zero *z, struct err *err)
 
     z->group = xcalloc(row + 1, sizeof *z->group);
     z->partial = xcalloc(row * (size_t)z->table->ranks, sizeof *z->partial);
+    z->trust = xcalloc((size_t)z->table->ntensors * 2 + 1, sizeof *z->trust);
     z->grad = z->comm->ops->alloc(z->comm, total * sizeof(float), MEM_GRAD, err);
     if (!z->grad)
         return -1;
@@ -46,6 +47,8 @@ static int alloc_states(struct zero *z, struct err *err)
         return -1;
     memset(z->weight, 0, total * ds_dtype_bytes(z->dtype));
     for (int k = z->dtype == DS_F32 ? ZERO_M : ZERO_W; k < ZERO_KINDS; k++) {
+        if (!zero_has(z, (enum zero_kind)k))
+            continue;
         z->state[k] = alloc_zeroed(z->dev, held, sizeof(float), MEM_OPTIM, err);
         if (!z->state[k])
             return -1;
@@ -61,7 +64,8 @@ int zero_create(struct zero **out, const struct param_table *t, const struct ker
     int split = job->zero_stage >= 1;
 
     *z = (struct zero){.table = t, .job = job, .k = k, .dev = dev, .comm = comm, .dtype = dtype,
-                       .first = split ? comm->rank : 0, .nslices = split ? 1 : t->ranks};
+                       .optim = optim_of(job), .first = split ? comm->rank : 0,
+                       .nslices = split ? 1 : t->ranks};
     if (alloc_states(z, err) < 0) {
         err_prefix(err, "model states of %llu parameters", (unsigned long long)t->numel);
         zero_destroy(z);
@@ -80,7 +84,13 @@ void zero_destroy(struct zero *z)
     free(z->at);
     free(z->group);
     free(z->partial);
+    free(z->trust);
     free(z);
+}
+
+int zero_has(const struct zero *z, enum zero_kind kind)
+{
+    return kind == ZERO_W || optim_moment(z->job, kind == ZERO_M ? OPTIM_M : OPTIM_V);
 }
 
 float *zero_slice(const struct zero *z, enum zero_kind kind, int flat, int rank)
@@ -160,10 +170,13 @@ int zero_refresh(struct zero *z, struct err *err)
     return zero_gather(z, err);
 }
 
-void zero_bytes(uint64_t numel, enum ds_dtype dtype, int stage, int ranks, uint64_t out[MEM_CLASSES])
+void zero_bytes(const struct job *job, uint64_t numel, enum ds_dtype dtype, int ranks, uint64_t out[MEM_CLASSES])
 {
+    int arrays = (dtype != DS_F32) + optim_moment(job, OPTIM_M) + optim_moment(job, OPTIM_V);
+
+
     memset(out, 0, sizeof *out * MEM_CLASSES);
     out[MEM_PARAM] = numel * ds_dtype_bytes(dtype);
     out[MEM_GRAD] = numel * 4;
-    out[MEM_OPTIM] = numel * (dtype == DS_F32 ? 8 : 12) / (uint64_t)(stage ? ranks : 1);
+    out[MEM_OPTIM] = numel * 4 * (uint64_t)arrays / (uint64_t)(job->zero_stage ? ranks : 1);
 }

@@ -1,8 +1,9 @@
 /* Model states of one rank and what a step does with them: gradients reduced over the data ranks, the
  * global norm, the optimizer.
  *
- * A flat buffer of the parameter table is cut into one slice per data rank. A rank *holds* the master, m and
- * v of all slices (stage 0) or of its own (stage 1). Bytes per parameter (ENGINE 3), N data ranks:
+ * A flat buffer of the parameter table is cut into one slice per data rank. A rank *holds* the master and the
+ * optimizer's moments of all slices (stage 0) or of its own (stage 1). Bytes per parameter (ENGINE 3), N data
+ * ranks, two moments (Adam, Lamb); 4, or 4/N, less for each moment that an optimizer has not:
  *
  *              fp32 (the weight is its own master)   bf16
  *   stage 0    16                                    2 + 4 + 12 = 18
@@ -16,6 +17,7 @@
 #include "engine/base/job.h"
 #include "engine/comm/comm.h"
 #include "engine/device/device.h"
+#include "engine/optim/optim.h"
 #include "engine/param/param.h"
 
 enum zero_kind { ZERO_W, ZERO_M, ZERO_V, ZERO_KINDS };
@@ -23,6 +25,7 @@ enum zero_kind { ZERO_W, ZERO_M, ZERO_V, ZERO_KINDS };
 struct zero {
     const struct param_table *table;
     const struct job *job;
+    const struct optim *optim;
     const struct kernels *k;
     struct device *dev;
     struct comm *comm;        /* the data group */
@@ -31,10 +34,12 @@ struct zero {
     void *weight;             /* table->total elements, compute type; fp32: holds the masters too */
     float *grad;              /* table->total: this rank's raw sums; after zero_reduce those of all
                                * ranks in the slices held */
-    float *state[ZERO_KINDS]; /* slices held, flat after flat; state[ZERO_W] NULL in fp32 */
+    float *state[ZERO_KINDS]; /* slices held, flat after flat; state[ZERO_W] NULL in fp32, a moment that the
+                               * optimizer has not is NULL */
     uint64_t *at;             /* [nflats] where a flat begins in state */
     struct coll *group;       /* [nflats + 2] and */
-    double *partial;          /* [ranks][nflats + 1]: a step allocates nothing */
+    double *partial;          /* [ranks][nflats + 1] and */
+    double *trust;            /* [ntensors][2] of Lamb: a step allocates nothing */
 };
 
 /* Allocates; contents are zero. Collective. */
@@ -42,7 +47,9 @@ int zero_create(struct zero **, const struct param_table *, const struct kernels
                 struct comm *, const struct job *, enum ds_dtype dtype, struct err *);
 void zero_destroy(struct zero *); /* before its comm; NULL is fine */
 
-/* Slice `rank` of a flat, fp32; the rank must be one that is held. */
+/* Does the optimizer have this state? Masters it always has. */
+int zero_has(const struct zero *, enum zero_kind);
+/* Slice `rank` of a flat, fp32; the rank must be one that is held, and the kind one that zero_has. */
 float *zero_slice(const struct zero *, enum zero_kind, int flat, int rank);
 
 /* First weights from the seed. Follow with zero_refresh. */
@@ -64,6 +71,6 @@ int zero_norm(struct zero *, double *norm, int *bad, const char **tensor, struct
 int zero_update(struct zero *, const struct ds_scalars *, struct err *);
 
 /* Bytes that the states take by the formula above (for the start table). */
-void zero_bytes(uint64_t numel, enum ds_dtype dtype, int stage, int ranks, uint64_t out[MEM_CLASSES]);
+void zero_bytes(const struct job *, uint64_t numel, enum ds_dtype dtype, int ranks, uint64_t out[MEM_CLASSES]);
 
 #endif

@@ -203,13 +203,36 @@ static void cross_entropy(double *loss, float *row_loss, void *dlogits, const vo
     ops()->cross_entropy(loss, row_loss, dlogits, logits, target, N, V, ld, seed, dt, stream);
 }
 
-static void adamw(float *w2, float *m2, float *v2, const float *w, const float *m, const float *v,
-                  const float *g, void *out, int64_t n, float lr_mul, float beta1, float beta2,
-                  float eps, float decay, int adamw, const struct ds_scalars *s, enum ds_dtype dt,
-                  struct ds_stream *stream)
+static void adamw(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *stream)
 {
-    ops()->adamw(w2, m2, v2, w, m, v, g, out, n, lr_mul, beta1, beta2, eps, decay, adamw, s, dt,
-                 stream);
+    ops()->adamw(u, s, stream);
+}
+
+static void lion(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *stream)
+{
+    ops()->lion(u, s, stream);
+}
+
+static void adagrad(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *stream)
+{
+    ops()->adagrad(u, s, stream);
+}
+
+static void sgd(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *stream)
+{
+    ops()->sgd(u, s, stream);
+}
+
+static void lamb_norms(double sum[2], const struct ds_update *u, const struct ds_scalars *s,
+                       struct ds_stream *stream)
+{
+    ops()->lamb_norms(sum, u, s, stream);
+}
+
+static void lamb(const struct ds_update *u, float ratio, const struct ds_scalars *s,
+                 struct ds_stream *stream)
+{
+    ops()->lamb(u, ratio, s, stream);
 }
 
 static void sumsq(double *sum, int32_t *bad, const float *g, int64_t n, struct ds_stream *stream)
@@ -258,6 +281,11 @@ const struct kernels kernels_cpu = {
     .attention_kv = attention_kv,
     .cross_entropy = cross_entropy,
     .adamw = adamw,
+    .lion = lion,
+    .adagrad = adagrad,
+    .sgd = sgd,
+    .lamb_norms = lamb_norms,
+    .lamb = lamb,
     .sumsq = sumsq,
     .cast = cast,
     .reduce = reduce,

@@ -39,6 +39,11 @@
     X(attention_kv)       \
     X(cross_entropy)      \
     X(adamw)              \
+    X(lion)               \
+    X(adagrad)            \
+    X(sgd)                \
+    X(lamb_norms)         \
+    X(lamb)               \
     X(sumsq)              \
     X(cast)               \
     X(reduce)

@@ -1,26 +1,31 @@
-/* AdamW in one pass over memory, and the sum of squares of a gradient. */
+/* The optimizers in one pass over memory each, and the sum of squares of a gradient. */
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/vec.h"
 
-struct adam {
-    float lr, beta1, beta2, eps, decay, grad_scale, fix1,
-        fix2; /* fix: 1/(1-beta1^t), 1/sqrt(1-beta2^t) */
-    int decoupled;
+/* What a step's hyper-parameters come to. fix: 1/(1-beta1^t), 1/sqrt(1-beta2^t). */
+struct hyper {
+    float lr, beta1, beta2, eps, decay, scale, fix1, fix2, ratio;
+    int variant, first, skip;
 };
 
-struct arrays {
-    float *w2, *m2, *v2;
-    const float *w, *m, *v, *g;
-    void *out;
-};
+static struct hyper hyper(const struct ds_update *u, const struct ds_scalars *s)
+{
+    return (struct hyper){
+        .lr = s->lr * u->lr_mul, .beta1 = s->beta1, .beta2 = u->beta2, .eps = u->eps,
+        .decay = u->decay, .scale = s->grad_scale, .variant = u->variant, .first = s->update <= 1,
+        .skip = s->skip,
+        .fix1 = (float)(1.0 / (1.0 - pow(s->beta1, (double)s->update))),
+        .fix2 = (float)(1.0 / sqrt(1.0 - pow(u->beta2, (double)s->update)))};
+}
 
 /* Another generation is written past the caches: reading its old lines first would cost a third
  * more. */
-static int may_stream(const struct arrays *a)
+static int may_stream(const struct ds_update *a)
 {
     uintptr_t all = (uintptr_t)a->w2 | (uintptr_t)a->m2 | (uintptr_t)a->v2;
 
-    return a->w2 != a->w && a->m2 != a->m && a->v2 != a->v && all % sizeof(vf) == 0;
+    return a->w2 != a->w && (!a->m || a->m2 != a->m) && (!a->v || a->v2 != a->v) &&
+           all % sizeof(vf) == 0;
 }
 
 INLINE void put(float *p, int64_t i, int64_t hi, vf v, int stream)
@@ -31,70 +36,144 @@ INLINE void put(float *p, int64_t i, int64_t hi, vf v, int stream)
         stn(p, i, hi, v, 0);
 }
 
-INLINE void adam_span(const struct arrays *a, const struct adam *h, int64_t lo, int64_t hi,
-                      int stream, int bf)
+/* An optimizer is the step of LANES elements: new w, m and v from the old ones and g. The ones that it has no
+ * array for are zero and are not stored. */
+typedef void step_fn(vf *w, vf *m, vf *v, vf g, const struct hyper *h);
+
+INLINE void adamw_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    if (h->variant)
+        *w -= *w * (h->lr * h->decay);
+    else
+        g += *w * h->decay;
+    *m = g + (*m - g) * h->beta1;
+    *v = *v * h->beta2 + g * g * (1.0f - h->beta2);
+    *w -= *m * (h->lr * h->fix1) / (vf_sqrt(*v) * h->fix2 + h->eps);
+}
+
+INLINE void lion_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    vf c = g + (*m - g) * h->beta1, zero = {0}, one = vf_set(1.0f);
+
+    (void)v;
+    *w -= *w * (h->lr * h->decay);
+    *w -= h->lr * (vf_select(c > zero, one, zero) - vf_select(c < zero, one, zero));
+    *m = g + (*m - g) * h->beta2;
+}
+
+INLINE void adagrad_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    (void)m;
+    g += *w * h->decay;
+    *v += g * g;
+    *w -= h->lr * g / (vf_sqrt(*v) + h->eps);
+}
+
+INLINE void sgd_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    (void)v;
+    g += *w * h->decay;
+    *m = h->first ? g : *m * h->beta1 + g;
+    *w -= h->lr * (h->variant ? g + *m * h->beta1 : *m);
+}
+
+INLINE vf lamb_direction(vf w, vf m, vf v, const struct hyper *h)
+{
+    return m * h->fix1 / (vf_sqrt(v) * h->fix2 + h->eps) + w * h->decay;
+}
+
+INLINE void lamb_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    (void)g;
+    *w -= lamb_direction(*w, *m, *v, h) * (h->lr * h->ratio);
+}
+
+/* A skipped update: the new generation and the rounded weights are those of the old one. */
+INLINE void skip_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
+{
+    (void)w, (void)m, (void)v, (void)g, (void)h;
+}
+
+INLINE void span(const struct ds_update *a, const struct hyper *h, int64_t lo, int64_t hi, step_fn *step,
+                 int has_m, int has_v, int stream, int bf)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf w = ldn(a->w, i, hi, 0), g = ldn(a->g, i, hi, 0) * h->grad_scale, m, v;
+        vf w = ldn(a->w, i, hi, 0), g = a->g ? ldn(a->g, i, hi, 0) * h->scale : (vf){0};
+        vf m = has_m ? ldn(a->m, i, hi, 0) : (vf){0}, v = has_v ? ldn(a->v, i, hi, 0) : (vf){0};
 
-        if (h->decoupled)
-            w -= w * (h->lr * h->decay);
-        else
-            g += w * h->decay;
-        m = ldn(a->m, i, hi, 0);
-        m = g + (m - g) * h->beta1;
-        v = ldn(a->v, i, hi, 0) * h->beta2 + g * g * (1.0f - h->beta2);
-        w -= m * (h->lr * h->fix1) / (vf_sqrt(v) * h->fix2 + h->eps);
-        put(a->m2, i, hi, m, stream);
-        put(a->v2, i, hi, v, stream);
+        step(&w, &m, &v, g, h);
+        if (has_m)
+            put(a->m2, i, hi, m, stream);
+        if (has_v)
+            put(a->v2, i, hi, v, stream);
         put(a->w2, i, hi, w, stream);
         if (a->out)
             stn(a->out, i, hi, w, bf);
     }
 }
 
-/* A skipped update: the new generation and the rounded weights are those of the old one. */
-INLINE void copy_span(const struct arrays *a, int64_t lo, int64_t hi, int bf)
+/* One loop for each type of the rounded weights, shared out over the team. */
+INLINE void over(const struct ds_update *a, const struct hyper *h, step_fn *step, int has_m, int has_v)
 {
-    for (int64_t i = lo; i < hi; i += LANES) {
-        vf w = ldn(a->w, i, hi, 0);
+    int stream = may_stream(a), bf = a->dt == DS_BF16;
 
-        stn(a->m2, i, hi, ldn(a->m, i, hi, 0), 0);
-        stn(a->v2, i, hi, ldn(a->v, i, hi, 0), 0);
-        stn(a->w2, i, hi, w, 0);
-        if (a->out)
-            stn(a->out, i, hi, w, bf);
-    }
-}
-
-void K(adamw)(float *w2, float *m2, float *v2, const float *w, const float *m, const float *v,
-              const float *g, void *out, int64_t n, float lr_mul, float beta1, float beta2,
-              float eps, float decay, int adamw, const struct ds_scalars *s, enum ds_dtype dt,
-              struct ds_stream *queue)
-{
-    struct arrays a = {w2, m2, v2, w, m, v, g, out};
-    struct adam h = {s->lr * lr_mul, beta1, beta2, eps, decay, s->grad_scale, 0.0f, 0.0f, adamw};
-    int stream;
-
-    stream = may_stream(&a);
-    h.fix1 = (float)(1.0 / (1.0 - pow(beta1, (double)s->update)));
-    h.fix2 = (float)(1.0 / sqrt(1.0 - pow(beta2, (double)s->update)));
-#pragma omp parallel if (n > TEAM_MIN)
+#pragma omp parallel if (a->n > TEAM_MIN)
     {
         int64_t lo, hi;
 
-        team_span(n, 1024, &lo, &hi);
-        if (s->skip && dt == DS_BF16)
-            copy_span(&a, lo, hi, 1);
-        else if (s->skip)
-            copy_span(&a, lo, hi, 0);
-        else if (dt == DS_BF16)
-            adam_span(&a, &h, lo, hi, stream, 1);
+        team_span(a->n, 1024, &lo, &hi);
+        if (h->skip)
+            span(a, h, lo, hi, skip_step, has_m, has_v, 0, bf);
+        else if (bf)
+            span(a, h, lo, hi, step, has_m, has_v, stream, 1);
         else
-            adam_span(&a, &h, lo, hi, stream, 0);
+            span(a, h, lo, hi, step, has_m, has_v, stream, 0);
         if (stream)
             stream_end();
     }
+}
+
+void K(adamw)(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *queue)
+{
+    const struct hyper h = hyper(u, s);
+
+    over(u, &h, adamw_step, 1, 1);
+}
+
+void K(lion)(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *queue)
+{
+    const struct hyper h = hyper(u, s);
+
+    over(u, &h, lion_step, 1, 0);
+}
+
+void K(adagrad)(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *queue)
+{
+    const struct hyper h = hyper(u, s);
+
+    over(u, &h, adagrad_step, 0, 1);
+}
+
+void K(sgd)(const struct ds_update *u, const struct ds_scalars *s, struct ds_stream *queue)
+{
+    struct hyper h = hyper(u, s);
+
+    if (u->m) {
+        over(u, &h, sgd_step, 1, 0);
+    } else {
+        h.beta1 = 0.0f;
+        over(u, &h, sgd_step, 0, 0);
+    }
+}
+
+void K(lamb)(const struct ds_update *u, float ratio, const struct ds_scalars *s, struct ds_stream *queue)
+{
+    struct hyper h = hyper(u, s);
+    struct ds_update a = *u;
+
+    h.ratio = ratio;
+    a.g = NULL;
+    over(&a, &h, lamb_step, 1, 1);
 }
 
 #define SUM_BLOCK 4096
@@ -148,4 +227,57 @@ void K(sumsq)(double *sum, int32_t *bad, const float *g, int64_t n, struct ds_st
     *sum = total;
     if (!isfinite(total)) /* squares of finite floats cannot overflow a double */
         *bad |= 1;
+}
+
+/* ---- Lamb's first pass ---- */
+
+#define NORM_BLOCK 4096
+
+/* Moments of [lo, hi), and the sums of squares of w and of the direction. */
+static void lamb_block(double sum[2], const struct ds_update *a, const struct hyper *h, int64_t lo, int64_t hi)
+{
+    double total[2] = {0, 0};
+
+    for (int64_t i = lo; i < hi; i += LANES) {
+        vf w = ldn(a->w, i, hi, 0), g = ldn(a->g, i, hi, 0) * h->scale, m = ldn(a->m, i, hi, 0);
+        vf v = ldn(a->v, i, hi, 0), u;
+
+        if (!h->skip) {
+            m = g + (m - g) * h->beta1;
+            v = v * h->beta2 + g * g * (1.0f - h->beta2);
+        }
+        u = lamb_direction(w, m, v, h);
+        u = vf_select(lanes_below(i, hi), u, (vf){0});
+        stn(a->m2, i, hi, m, 0);
+        stn(a->v2, i, hi, v, 0);
+        for (int j = 0; j < LANES; j++) {
+            total[0] += (double)w[j] * w[j];
+            total[1] += (double)u[j] * u[j];
+        }
+    }
+    sum[0] = total[0];
+    sum[1] = total[1];
+}
+
+void K(lamb_norms)(double sum[2], const struct ds_update *u, const struct ds_scalars *s,
+                   struct ds_stream *stream)
+{
+    const struct hyper h = hyper(u, s);
+
+    for (int64_t base = 0; base < u->n; base += (int64_t)NORM_BLOCK * SUM_BLOCKS) {
+        int64_t left = u->n - base, blocks = (left + NORM_BLOCK - 1) / NORM_BLOCK;
+        double each[SUM_BLOCKS][2];
+
+        blocks = blocks < SUM_BLOCKS ? blocks : SUM_BLOCKS;
+#pragma omp parallel for schedule(static) if (blocks > 4)
+        for (int64_t k = 0; k < blocks; k++) {
+            int64_t lo = base + k * NORM_BLOCK, hi = lo + NORM_BLOCK;
+
+            lamb_block(each[k], u, &h, lo, hi < u->n ? hi : u->n);
+        }
+        for (int64_t k = 0; k < blocks; k++) {
+            sum[0] += each[k][0];
+            sum[1] += each[k][1];
+        }
+    }
 }

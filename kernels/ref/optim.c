@@ -1,23 +1,83 @@
-/* AdamW, sum of squares, reduction, stored values: the reference. */
+/* Optimizers, sum of squares, reduction, stored values: the reference. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
 
-void ref_adamw(double *w, double *m, double *v, const double *g, int64_t n, double lr_mul,
-               double beta1, double beta2, double eps, double decay, int adamw,
+void ref_adamw(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
                const struct ds_scalars *s)
 {
-    double lr = (double)s->lr * lr_mul, fix1 = 1.0 - pow(beta1, (double)s->update);
-    double fix2 = 1.0 - pow(beta2, (double)s->update);
+    double fix1 = 1.0 - pow(h->beta1, (double)s->update), fix2 = 1.0 - pow(h->beta2, (double)s->update);
 
     for (int64_t i = 0; !s->skip && i < n; i++) {
-        double d = g[i] * (double)s->grad_scale + (adamw ? 0.0 : decay * w[i]);
+        double d = g[i] * (double)s->grad_scale + (h->variant ? 0.0 : h->decay * w[i]);
 
-        if (adamw)
-            w[i] -= lr * decay * w[i];
-        m[i] = beta1 * m[i] + (1.0 - beta1) * d;
-        v[i] = beta2 * v[i] + (1.0 - beta2) * d * d;
-        w[i] -= lr * (m[i] / fix1) / (sqrt(v[i] / fix2) + eps);
+        if (h->variant)
+            w[i] -= h->lr * h->decay * w[i];
+        m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * d;
+        v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * d * d;
+        w[i] -= h->lr * (m[i] / fix1) / (sqrt(v[i] / fix2) + h->eps);
+    }
+}
+
+/* Chen et al. 2023, algorithm 2 */
+void ref_lion(double *w, double *m, const double *g, int64_t n, const struct ref_hyper *h,
+              const struct ds_scalars *s)
+{
+    for (int64_t i = 0; !s->skip && i < n; i++) {
+        double d = g[i] * (double)s->grad_scale, c = h->beta1 * m[i] + (1.0 - h->beta1) * d;
+
+        w[i] -= h->lr * ((c > 0) - (c < 0) + h->decay * w[i]);
+        m[i] = h->beta2 * m[i] + (1.0 - h->beta2) * d;
+    }
+}
+
+void ref_adagrad(double *w, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+                 const struct ds_scalars *s)
+{
+    for (int64_t i = 0; !s->skip && i < n; i++) {
+        double d = g[i] * (double)s->grad_scale + h->decay * w[i];
+
+        v[i] += d * d;
+        w[i] -= h->lr * d / (sqrt(v[i]) + h->eps);
+    }
+}
+
+void ref_sgd(double *w, double *m, const double *g, int64_t n, const struct ref_hyper *h,
+             const struct ds_scalars *s)
+{
+    for (int64_t i = 0; !s->skip && i < n; i++) {
+        double d = g[i] * (double)s->grad_scale + h->decay * w[i];
+
+        if (m)
+            m[i] = s->update > 1 ? h->beta1 * m[i] + d : d;
+        w[i] -= h->lr * (!m ? d : h->variant ? d + h->beta1 * m[i] : m[i]);
+    }
+}
+
+/* You et al. 2020, algorithm 2, with phi the identity; the ratio of one whole tensor, between the bounds */
+void ref_lamb(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+              double min_ratio, double max_ratio, const struct ds_scalars *s)
+{
+    double fix1 = 1.0 - pow(h->beta1, (double)s->update), fix2 = 1.0 - pow(h->beta2, (double)s->update);
+    double ww = 0.0, uu = 0.0, ratio;
+
+    for (int pass = 0; pass < 2 && !s->skip; pass++) {
+        ratio = ww > 0 && uu > 0 ? fmin(max_ratio, fmax(min_ratio, sqrt(ww / uu))) : 1.0;
+        for (int64_t i = 0; i < n; i++) {
+            double d = g[i] * (double)s->grad_scale, u;
+
+            if (pass == 0) {
+                m[i] = h->beta1 * m[i] + (1.0 - h->beta1) * d;
+                v[i] = h->beta2 * v[i] + (1.0 - h->beta2) * d * d;
+            }
+            u = (m[i] / fix1) / (sqrt(v[i] / fix2) + h->eps) + h->decay * w[i];
+            if (pass == 0) {
+                ww += w[i] * w[i];
+                uu += u * u;
+            } else {
+                w[i] -= h->lr * ratio * u;
+            }
+        }
     }
 }
 

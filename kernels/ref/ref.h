@@ -53,10 +53,21 @@ void ref_attention_bwd(double *dqkv, const double *dout, const double *qkv,
 void ref_cross_entropy(double loss[2], double *row_loss, double *dlogits, const double *logits,
                        const int32_t *target, int64_t N, int64_t V, int64_t ld, double seed);
 
-/* In place; g is raw */
-void ref_adamw(double *w, double *m, double *v, const double *g, int64_t n, double lr_mul,
-               double beta1, double beta2, double eps, double decay, int adamw,
+/* Optimizers, in place; g is raw. Formulas and variant: struct ds_update and the optimizers of kernels.h. */
+struct ref_hyper {
+    double lr, beta1, beta2, eps, decay;
+    int variant;
+};
+void ref_adamw(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *,
                const struct ds_scalars *);
+void ref_lion(double *w, double *m, const double *g, int64_t n, const struct ref_hyper *,
+              const struct ds_scalars *);
+void ref_adagrad(double *w, double *v, const double *g, int64_t n, const struct ref_hyper *,
+                 const struct ds_scalars *);
+void ref_sgd(double *w, double *m, const double *g, int64_t n, const struct ref_hyper *,
+             const struct ds_scalars *);
+void ref_lamb(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *,
+              double min_ratio, double max_ratio, const struct ds_scalars *);
 double ref_sumsq(const double *g, int64_t n);
 void ref_reduce(double *y, const double *const *src, int nsrc, int64_t n, int op);
 

@@ -203,11 +203,13 @@ static void sumsq(struct bench *b)
 
 static void adamw(struct bench *b)
 {
-    const struct ds_scalars s = {.update = 10, .lr = 1e-6f, .grad_scale = 1.0f};
+    const struct ds_scalars s = {.update = 10, .lr = 1e-6f, .grad_scale = 1.0f, .beta1 = 0.9f};
+    const struct ds_update u = {.w2 = b->master, .m2 = b->m, .v2 = b->v, .w = b->master, .m = b->m, .v = b->v,
+                                .g = b->g, .out = b->dt == DS_BF16 ? b->half : NULL, .dt = b->dt,
+                                .n = PARAMETERS, .lr_mul = 1.0f, .beta2 = 0.95f, .eps = 1e-8f,
+                                .decay = 0.1f, .variant = 1};
 
-    b->k->adamw(b->master, b->m, b->v, b->master, b->m, b->v, b->g,
-                b->dt == DS_BF16 ? b->half : NULL, PARAMETERS, 1.0f, 0.9f, 0.95f, 1e-8f, 0.1f, 1,
-                &s, b->dt, NULL);
+    b->k->adamw(&u, &s, NULL);
 }
 
 /* --- */

@@ -35,7 +35,7 @@ void test_attention(void **state);
 void test_attention_causal(void **state);
 void test_attention_kv(void **state);
 void test_cross_entropy(void **state);
-void test_adamw(void **state);
+void test_optimizers(void **state);
 void test_sumsq(void **state);
 void test_cast(void **state);
 void test_reduce(void **state);

@@ -1,49 +1,139 @@
-/* Operators on flat shards: AdamW, sum of squares, conversions, reductions; and that the thread
+/* Operators on flat shards: optimizers, sum of squares, conversions, reductions; and that the thread
  * count changes no bit where kernels.h promises that. */
 #include <omp.h>
 
 #include "tests/kernels/cpu.h"
 
-static void adamw(int64_t n, enum ds_dtype dt, int decoupled, int skip)
+/* One optimizer against its reference over 50 steps, from one generation of arrays into another and back. */
+struct optimizer {
+    const char *name;
+    void (*step)(const struct ds_update *, const struct ds_scalars *s);
+    void (*ref)(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *,
+                const struct ds_scalars *);
+    int has_m, has_v;
+    struct ref_hyper h;
+};
+
+#define MIN_RATIO 0.01
+#define MAX_RATIO 0.5
+
+static void step_lamb(const struct ds_update *u, const struct ds_scalars *s)
+{
+    struct ds_update second = *u;
+    double sum[2] = {0};
+
+    kernels_cpu.lamb_norms(sum, u, s, NULL);
+    second.m = u->m2;
+    second.v = u->v2;
+    kernels_cpu.lamb(&second, (float)fmin(MAX_RATIO, fmax(MIN_RATIO, sqrt(sum[0] / sum[1]))), s, NULL);
+}
+
+static void step_adamw(const struct ds_update *u, const struct ds_scalars *s)
+{
+    kernels_cpu.adamw(u, s, NULL);
+}
+
+static void step_lion(const struct ds_update *u, const struct ds_scalars *s)
+{
+    kernels_cpu.lion(u, s, NULL);
+}
+
+static void step_adagrad(const struct ds_update *u, const struct ds_scalars *s)
+{
+    kernels_cpu.adagrad(u, s, NULL);
+}
+
+static void step_sgd(const struct ds_update *u, const struct ds_scalars *s)
+{
+    kernels_cpu.sgd(u, s, NULL);
+}
+
+static void lion(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+                 const struct ds_scalars *s)
+{
+    (void)v;
+    ref_lion(w, m, g, n, h, s);
+}
+
+static void adagrad(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+                    const struct ds_scalars *s)
+{
+    (void)m;
+    ref_adagrad(w, v, g, n, h, s);
+}
+
+static void sgd(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+                const struct ds_scalars *s)
+{
+    (void)v;
+    ref_sgd(w, h->beta1 > 0 ? m : NULL, g, n, h, s);
+}
+
+static void lamb(double *w, double *m, double *v, const double *g, int64_t n, const struct ref_hyper *h,
+                 const struct ds_scalars *s)
+{
+    ref_lamb(w, m, v, g, n, h, MIN_RATIO, MAX_RATIO, s);
+}
+
+#define LR (1e-2f * 0.5f)
+static const struct optimizer optimizers[] = {
+    {"adamw", step_adamw, ref_adamw, 1, 1, {LR, 0.9f, 0.95f, 1e-8f, 0.1f, 1}},
+    {"adam", step_adamw, ref_adamw, 1, 1, {LR, 0.9f, 0.95f, 1e-8f, 0.1f, 0}},
+    {"lion", step_lion, lion, 1, 0, {LR, 0.9f, 0.99f, 0, 0.1f, 0}},
+    {"adagrad", step_adagrad, adagrad, 0, 1, {LR, 0, 0, 1e-6f, 0.1f, 0}},
+    {"sgd", step_sgd, sgd, 0, 0, {LR, 0, 0, 0, 0.1f, 0}},
+    {"sgd with momentum", step_sgd, sgd, 1, 0, {LR, 0.9f, 0, 0, 0.1f, 0}},
+    {"sgd of Nesterov", step_sgd, sgd, 1, 0, {LR, 0.9f, 0, 0, 0.1f, 1}},
+    {"lamb", step_lamb, lamb, 1, 1, {LR, 0.9f, 0.95f, 1e-6f, 0.1f, 1}},
+};
+
+static void optimize(const struct optimizer *o, int64_t n, enum ds_dtype dt, int skip)
 {
     struct pool p = {.random = 15};
     struct array *w = random_array(&p, n, DS_F32, 1.0), *m = random_array(&p, n, DS_F32, 0.0);
     struct array *v = random_array(&p, n, DS_F32, 0.0);
     struct array *w2 = output_array(&p, n, DS_F32), *m2 = output_array(&p, n, DS_F32);
     struct array *v2 = output_array(&p, n, DS_F32), *out = output_array(&p, n, dt);
-    const int steps = 50;
 
-    for (int k = 0; k < steps; k++) {
+    for (int k = 0; k < 50; k++) {
         struct array *g = random_array(&p, n, DS_F32, 0.5);
-        struct ds_scalars s = {.update = k + 1, .lr = 1e-2f, .grad_scale = 0.25f, .skip = skip};
+        struct ds_scalars s = {.update = k + 1, .lr = 1e-2f, .grad_scale = 0.25f, .skip = skip,
+                               .beta1 = (float)o->h.beta1};
         struct array *from[3] = {k % 2 ? w2 : w, k % 2 ? m2 : m, k % 2 ? v2 : v};
         struct array *to[3] = {k % 2 ? w : w2, k % 2 ? m : m2, k % 2 ? v : v2};
+        struct ds_update u = {
+            .w2 = to[0]->stored, .w = from[0]->stored, .m2 = o->has_m ? to[1]->stored : NULL,
+            .m = o->has_m ? from[1]->stored : NULL, .v2 = o->has_v ? to[2]->stored : NULL,
+            .v = o->has_v ? from[2]->stored : NULL, .g = g->stored, .out = out->stored, .dt = dt, .n = n,
+            .lr_mul = 0.5f, .beta2 = (float)o->h.beta2, .eps = (float)o->h.eps, .decay = (float)o->h.decay,
+            .variant = o->h.variant};
 
-        ref_adamw(w->want, m->want, v->want, g->want, n, 0.5, 0.9f, 0.95f, 1e-8f, 0.1f, decoupled,
-                  &s);
-        kernels_cpu.adamw(to[0]->stored, to[1]->stored, to[2]->stored, from[0]->stored,
-                          from[1]->stored, from[2]->stored, g->stored, out->stored, n, 0.5f, 0.9f,
-                          0.95f, 1e-8f, 0.1f, decoupled, &s, dt, NULL);
+        o->ref(w->want, m->want, v->want, g->want, n, &o->h, &s);
+        o->step(&u, &s);
         free(g->want);
         g->want = NULL;
     }
-    array_check(w, 2e-5, "adamw weights");
-    array_check(m, 2e-5, "adamw first moment");
-    array_check(v, 2e-5, "adamw second moment");
+    array_check(w, 2e-5, o->name);
+    if (o->has_m)
+        array_check(m, 2e-5, o->name);
+    if (o->has_v)
+        array_check(v, 2e-5, o->name);
     memcpy(out->want, w->want, (size_t)n * sizeof(double));
-    array_check(out, dt == DS_BF16 ? TOL(DS_BF16) : 2e-5, "adamw rounded weights");
+    array_check(out, dt == DS_BF16 ? TOL(DS_BF16) : 2e-5, o->name);
     pool_end(&p);
 }
 
-void test_adamw(void **state)
+void test_optimizers(void **state)
 {
     static const int64_t lengths[] = {1,   15,   16,   17,
                                       257, 4096, 20003}; /* 16, 4096: aligned, so streamed */
 
-    for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
-        for (int bits = 0; bits < 4; bits++)
-            adamw(lengths[l], bits & 1 ? DS_BF16 : DS_F32, bits >> 1, 0);
-    adamw(100, DS_BF16, 1, 1);
+    for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
+        for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
+            for (int bf = 0; bf < 2; bf++)
+                optimize(&optimizers[i], lengths[l], bf ? DS_BF16 : DS_F32, 0);
+        optimize(&optimizers[i], 100, DS_BF16, 1);
+    }
 }
 
 void test_sumsq(void **state)

@@ -14,7 +14,7 @@ int main(void)
         cmocka_unit_test(test_dropout),      cmocka_unit_test(test_dropout_share),
         cmocka_unit_test(test_attention),    cmocka_unit_test(test_attention_causal),
         cmocka_unit_test(test_attention_kv), cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_adamw),        cmocka_unit_test(test_sumsq),
+        cmocka_unit_test(test_optimizers),        cmocka_unit_test(test_sumsq),
         cmocka_unit_test(test_cast),         cmocka_unit_test(test_reduce),
         cmocka_unit_test(test_threads),
     };

@@ -280,9 +280,90 @@ static void test_adamw(void **state)
     double w = 1.0, m = 0.0, v = 0.0, g = 4.0;
     const struct ds_scalars s = {.update = 1, .lr = 0.125f, .grad_scale = 0.5f};
 
-    ref_adamw(&w, &m, &v, &g, 1, 1.0, 0.9, 0.999, 0.0, 0.5, 1, &s);
+    ref_adamw(&w, &m, &v, &g, 1, &(struct ref_hyper){0.125, 0.9, 0.999, 0.0, 0.5, 1}, &s);
     assert_true(fabs(w - (1.0 - 0.0625 - 0.125)) < 1e-12);
     assert_true(fabs(m - 0.2) < 1e-12 && fabs(v - 0.004) < 1e-12);
+}
+
+/* Three steps on three weights, as PyTorch 2.15's torch.optim takes them in float64: lr 0.125, decay 0.0625. */
+typedef void ref_step(double *w, double *m, double *v, const double *g, const struct ref_hyper *h,
+                      const struct ds_scalars *s);
+
+static void step_adamw(double *w, double *m, double *v, const double *g, const struct ref_hyper *h,
+                       const struct ds_scalars *s)
+{
+    ref_adamw(w, m, v, g, 3, h, s);
+}
+
+static void step_adagrad(double *w, double *m, double *v, const double *g, const struct ref_hyper *h,
+                         const struct ds_scalars *s)
+{
+    (void)m;
+    ref_adagrad(w, v, g, 3, h, s);
+}
+
+static void step_sgd(double *w, double *m, double *v, const double *g, const struct ref_hyper *h,
+                     const struct ds_scalars *s)
+{
+    (void)v;
+    ref_sgd(w, h->beta1 > 0 ? m : NULL, g, 3, h, s);
+}
+
+static void test_optimizers(void **state)
+{
+    static const double g[3][3] = {{0.5, -0.25, 1.0}, {-0.75, 0.5, 0.125}, {0.25, 0.25, -0.5}};
+    static const struct {
+        ref_step *step;
+        struct ref_hyper h;
+        double want[3];
+    } t[] = {
+        {step_adagrad, {0.125, 0, 0, 1e-10, 0.0625, 0},
+         {0.9311533712239275, -0.52880102483512337, 0.16302169387277915}},
+        {step_sgd, {0.125, 0, 0, 0, 0.0625, 0}, {0.97698545455932617, -0.55087065696716309, 0.1681288480758667}},
+        {step_sgd, {0.125, 0.5, 0, 0, 0.0625, 0},
+         {0.96776914596557617, -0.55407500267028809, 0.065116763114929199}},
+        {step_sgd, {0.125, 0.5, 0, 0, 0.0625, 1},
+         {0.96131974458694458, -0.57804146409034729, 0.077511385083198547}},
+        {step_adamw, {0.125, 0.5, 0.75, 1e-8, 0.0625, 0},
+         {0.91500145837485447, -0.52665271300908689, 0.066557344989636544}},
+        {step_adamw, {0.125, 0.5, 0.75, 1e-8, 0.0625, 1},
+         {0.91684026909934324, -0.52958911994258318, 0.065437642202300944}},
+    };
+
+    for (size_t i = 0; i < sizeof t / sizeof *t; i++) {
+        double w[3] = {1.0, -0.5, 0.25}, m[3] = {0}, v[3] = {0};
+
+        for (int k = 0; k < 3; k++)
+            t[i].step(w, m, v, g[k], &t[i].h, &(struct ds_scalars){.update = k + 1, .grad_scale = 1.0f});
+        for (int j = 0; j < 3; j++)
+            assert_true(fabs(w[j] - t[i].want[j]) < 1e-13);
+    }
+}
+
+/* Worked by hand: c = 0.9 0.5 - 0.1 = 0.35, so w = 1 - 0.125 (1 + 0.5); m = 0.99 0.5 - 0.01. */
+static void test_lion(void **state)
+{
+    double w = 1.0, m = 0.5, g = -2.0;
+
+    ref_lion(&w, &m, &g, 1, &(struct ref_hyper){0.125, 0.9, 0.99, 0, 0.5, 0},
+             &(struct ds_scalars){.update = 1, .grad_scale = 0.5f});
+    assert_true(fabs(w - 0.8125) < 1e-12 && fabs(m - 0.485) < 1e-12);
+}
+
+/* Worked by hand: at the first update u = sign(g), |u| = sqrt 2, |w| = 5. */
+static void test_lamb(void **state)
+{
+    const double g[2] = {3.0, -0.1};
+    const double ratio[2][2] = {{10, 5 / sqrt(2)}, {2, 2}};
+
+    for (int i = 0; i < 2; i++) {
+        double w[2] = {3, 4}, m[2] = {0}, v[2] = {0};
+
+        ref_lamb(w, m, v, g, 2, &(struct ref_hyper){0.125, 0.9, 0.999, 0, 0, 1}, 0.01, ratio[i][0],
+                 &(struct ds_scalars){.update = 1, .grad_scale = 1.0f});
+        assert_true(fabs(w[0] - (3 - 0.125 * ratio[i][1])) < 1e-12);
+        assert_true(fabs(w[1] - (4 + 0.125 * ratio[i][1])) < 1e-12);
+    }
 }
 
 /* The known answers of the authors' Random123 for philox4x32-10. */
@@ -317,8 +398,9 @@ int main(void)
         cmocka_unit_test(test_swiglu),    cmocka_unit_test(test_bias),
         cmocka_unit_test(test_dropout),   cmocka_unit_test(test_rope),
         cmocka_unit_test(test_attention), cmocka_unit_test(test_cross_entropy),
-        cmocka_unit_test(test_adamw),     cmocka_unit_test(test_philox),
-        cmocka_unit_test(test_stored),
+        cmocka_unit_test(test_adamw),     cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_lion),      cmocka_unit_test(test_lamb),
+        cmocka_unit_test(test_philox),    cmocka_unit_test(test_stored),
     };
 
     return cmocka_run_group_tests_name("kernels/ref", tests, NULL, NULL);

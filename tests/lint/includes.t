@@ -28,7 +28,7 @@ echo "1..3"
 # The order inside the engine; a lower one never includes a higher one, nor one beside it.
 bad=$(includes | awk '
     BEGIN {
-        split("base:0 mesh:1 device:2 data:2 tensor:3 param:3 layer:3 comm:4 ops:5 tp:6 optim:6 zero:6 " \
+        split("base:0 mesh:1 device:2 data:2 tensor:3 param:3 layer:3 comm:4 ops:5 optim:5 tp:6 zero:6 " \
               "model:7 pipe:8 ckpt:9 train:10 engine:11", pair, " ")
         for (i in pair) { split(pair[i], kv, ":"); level[kv[1]] = kv[2] }
     }

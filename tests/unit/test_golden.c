@@ -237,8 +237,10 @@ static void step_tensor(const char *name, int ndim, float *w, float *grad, int64
         m->m = xcalloc((size_t)n, sizeof *m->m);
         m->v = xcalloc((size_t)n, sizeof *m->v);
     }
-    u->k->adamw(w, m->m, m->v, w, m->m, m->v, grad, NULL, n, 1, 0.9f, 0.95f, 1e-8f,
-                ndim == 2 ? 0.1f : 0, 1, &u->s, DS_F32, NULL);
+    u->k->adamw(&(struct ds_update){.w2 = w, .m2 = m->m, .v2 = m->v, .w = w, .m = m->m, .v = m->v, .g = grad,
+                                    .n = n, .lr_mul = 1, .beta2 = 0.95f, .eps = 1e-8f,
+                                    .decay = ndim == 2 ? 0.1f : 0, .variant = 1},
+                &u->s, NULL);
 }
 
 static void ten_steps(const char *file, const char *text, enum ds_dtype dtype)
@@ -250,6 +252,7 @@ static void ten_steps(const char *file, const char *text, enum ds_dtype dtype)
     struct check c = {&g, bound(&g, dtype, "bf16.final", 1e-3), 0, 0};
 
     u.s.lr = 3e-3f;
+    u.s.beta1 = 0.9f;
     for (int step = 0; step < STEPS; step++) {
         struct ds_batch b = batch_of(&g, step);
 

@@ -90,9 +90,8 @@ static void deepspeed_refusals(void **state)
             "\"fp16\": {\"enabled\": true},\n"
             "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}},\n"
             "\"gradient_acumulation_steps\": 2}"),
-        "f:1: optimizer.type = OneBitAdam: expected one of AdamW, Adam (Adam is AdamW too, as in "
-        "DeepSpeed, "
-        "unless optimizer.params.adam_w_mode = false)\n"
+        "f:1: optimizer.type = OneBitAdam: expected one of AdamW, Adam, Lion, Adagrad, SGD, Lamb (Adam "
+        "is AdamW too, as in DeepSpeed, unless optimizer.params.adam_w_mode = false)\n"
         "f:1: optimizer.params.max_grad_norm = 1 is not supported, only 0: use gradient_clipping\n"
         "f:2: fp16.enabled = true: section fp16 of DeepSpeed is not supported: use bf16.enabled\n"
         "f:3: zero_optimization.stage = 3: expected a whole number in 0..1 (what is split over the "

@@ -67,6 +67,53 @@ static void warmup_only_and_none(void **state)
     near(schedule_lr(&j, 1, 0), 1.5);
 }
 
+/* DeepSpeed's OneCycle, worked by hand: 4 up, 2 down, then a decay every 2 steps. */
+static void one_cycle(void **state)
+{
+    struct job j = {.sched = SCHED_ONE_CYCLE, .betas = {2, {0.5, 0.99}},
+                    .cycle = {.min_lr = 1, .max_lr = 5, .first = 4, .second = 2, .second_stairs = -1,
+                              .decay_step = 2, .decay_lr_rate = 0.5, .momentum = 1, .min_mom = 0.8,
+                              .max_mom = 0.9, .decay_mom_rate = 0.1}};
+    static const double lr[] = {2, 3, 4, 5, 3, 1, 1 / 1.25, 1 / 1.5};
+    static const double mom[] = {0.875, 0.85, 0.825, 0.8, 0.85, 0.9, 0.9 * 1.05, 0.9 * 1.1};
+
+    for (int i = 0; i < 8; i++) {
+        near(schedule_lr(&j, i, 0), lr[i]);
+        near(schedule_momentum(&j, i), mom[i]);
+    }
+    near(schedule_momentum(&j, 1000), 1 - 0x1p-24); /* it never reaches 1 */
+    j.cycle.second = 0; /* straight back */
+    near(schedule_lr(&j, 2, 0), 4);
+    near(schedule_lr(&j, 4, 0), 1 / 1.25);
+    j.cycle.second = -1;
+    near(schedule_lr(&j, 4, 0), 4);
+    j.cycle.first_stairs = 2;
+    near(schedule_lr(&j, 0, 0), 1);
+    near(schedule_lr(&j, 1, 0), 3);
+    near(schedule_lr(&j, 2, 0), 3);
+    near(schedule_lr(&j, 3, 0), 5);
+    near(schedule_lr(&j, 4, 0), 5);
+    near(schedule_lr(&j, 5, 0), 3);
+    j.cycle.momentum = 0;
+    near(schedule_momentum(&j, 3), 0.5);
+    j.optim = OPTIM_SGD; /* no betas to cycle */
+    j.cycle.momentum = 1;
+    j.momentum = 0.25;
+    near(schedule_momentum(&j, 3), 0.25);
+}
+
+static void range_test(void **state)
+{
+    struct job j = {.sched = SCHED_RANGE_TEST, .range = {.min_lr = 0.5, .rate = 2, .step = 4}};
+
+    near(schedule_lr(&j, 0, 0), 0.5 * 1.5);
+    near(schedule_lr(&j, 7, 0), 0.5 * 5);
+    j.range.staircase = 1;
+    near(schedule_lr(&j, 2, 0), 0.5);
+    near(schedule_lr(&j, 3, 0), 0.5 * 3);
+    near(schedule_lr(&j, 6, 0), 0.5 * 3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -74,6 +121,8 @@ int main(void)
         cmocka_unit_test(the_run_is_the_total_when_none_is_given),
         cmocka_unit_test(warmup_cosine),
         cmocka_unit_test(warmup_only_and_none),
+        cmocka_unit_test(one_cycle),
+        cmocka_unit_test(range_test),
     };
 
     return cmocka_run_group_tests_name("schedule", tests, NULL, NULL);
