@@ -200,6 +200,28 @@ int step_list(const char *dir, struct step_folder **list)
     return n;
 }
 
+/* "step-N.old" was moved aside for a new step-N: it is that again, unless the new one came. */
+static void put_back(const char *dir, const char *name)
+{
+    char *old = xasprintf("%s/%s", dir, name), *to = xstrndup(old, strlen(old) - strlen(".old"));
+
+    if (access(to, F_OK) == 0 || rename(old, to) < 0)
+        folder_remove(old, NULL);
+    free(old);
+    free(to);
+}
+
+static int is_old(const char *name)
+{
+    size_t n = strlen(name);
+    char *step = n > 4 && strcmp(name + n - 4, ".old") == 0 ? xstrndup(name, n - 4) : NULL;
+    int64_t number;
+    int rc = step && step_parse(step, &number) == 0;
+
+    free(step);
+    return rc;
+}
+
 void step_clean(const char *dir)
 {
     DIR *d = opendir(dir);
@@ -214,6 +236,8 @@ void step_clean(const char *dir)
 
             folder_remove(path, NULL);
             free(path);
+        } else if (is_old(e->d_name)) {
+            put_back(dir, e->d_name);
         }
     }
     if (d)

@@ -28,7 +28,7 @@ struct step_folder {
     int64_t step, time_ns;
 };
 int step_list(const char *dir, struct step_folder **list); /* their number; *list owned */
-/* Removes what crashed saves left: folders .step-*.tmp. */
+/* Removes what crashed saves left, folders .step-*.tmp, and puts back a step-N.old that has no step-N. */
 void step_clean(const char *dir);
 /* "step-N" to N: 0 or -1. */
 int step_parse(const char *name, int64_t *step);

@@ -201,17 +201,21 @@ static int move_folder(const char *tmp, const char *to, struct err *err)
         return file_rename(tmp, to, err);
     if (fault_hit("rename", &errno))
         return err_set(err, ERR_JOB_IO, "%s cannot be renamed to %s: %m", tmp, to);
-    if (renameat2(AT_FDCWD, tmp, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
+    if (!fault_hit("exchange", &errno) &&
+        renameat2(AT_FDCWD, tmp, AT_FDCWD, to, RENAME_EXCHANGE) == 0) {
         folder_remove(tmp, NULL); /* the old one; what is left goes at the next start */
         return 0;
     }
-    old = xasprintf("%s.old", to);
+    old = xasprintf("%s.old", to); /* until the new one is in place: step_clean puts it back */
     folder_remove(old, NULL);
     rc = file_rename(to, old, err);
-    if (rc == 0)
+    if (rc == 0) {
         rc = file_rename(tmp, to, err);
-    if (rc == 0)
-        folder_remove(old, NULL);
+        if (rc == 0)
+            folder_remove(old, NULL);
+        else
+            rename(old, to);
+    }
     free(old);
     return rc;
 }

@@ -346,7 +346,8 @@ static int save_main(const char *where)
     if (rc < 0 && !strstr(err.text, "No space left on device"))
         return 10;
     if (rc < 0 && strstr(err.text, "was not written") &&
-        !strstr(err.text, "the older one of step 1 is whole"))
+        !strstr(err.text, "the older one of step 1 is whole") &&
+        !strstr(err.text, "the older one of step 2 is whole"))
         return 11;
     return rc < 0 ? 1 : 0;
 }
@@ -411,6 +412,38 @@ static void killed_anywhere(void **state)
     assert_int_equal(all_countdowns("write", "KILL", 128 + 9), 6);
     assert_int_equal(all_countdowns("fsync", "KILL", 128 + 9), 9);
     assert_int_equal(all_countdowns("rename", "KILL", 128 + 9), 2);
+}
+
+/* Step 2 written anew where two folders cannot change places at once: whatever stops it, a whole
+ * step 2 is there again when the next save begins, and after an error at once. */
+static void the_same_step_stays_whole(void **state)
+{
+    static const char *const action[] = {"ENOSPC", "KILL"};
+    struct err err;
+    char fault[64], two[400];
+
+    (void)state;
+    snprintf(two, sizeof two, "%s/step-2", dir);
+    for (int a = 0; a < 2; a++)
+        for (int n = 1;; n++) {
+            int status;
+
+            remove_all(dir);
+            assert_int_equal(save(dir, 2, 1, 0, &err), 1);
+            assert_int_equal(save(dir, 2, 2, 0, &err), 1);
+            snprintf(fault, sizeof fault, "exchange:1,rename:%d:%s", n, action[a]);
+            status = faulty_save(fault);
+            if (status == 0) {
+                assert_int_equal(n, 5); /* the try to exchange, two names, latest */
+                break;
+            }
+            assert_int_equal(status, a ? 128 + 9 : 1);
+            if (!a)
+                assert_int_equal(check(two, 1), 2);
+            assert_int_equal(save(dir, 1, 3, 0, &err), 1);
+            assert_int_equal(check(two, 1), 2);
+            assert_false(exists(dir, "step-2.old"));
+        }
 }
 
 /* Opens and verifies by ckpt_main with stderr in a file. */
@@ -572,6 +605,7 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(latest_is_broken, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(the_same_step_stays_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_goes_unseen, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_is_resumed_from, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_say_what, setup, teardown),
