@@ -25,12 +25,15 @@ struct job {
     int64_t train_batch_size, micro_batch_size, accumulation; /* 0: to be filled, see job_batch */
     int64_t steps_per_print;
     double gradient_clipping; /* 0: off */
+    int prescale_gradients;
+    double predivide;         /* with prescale_gradients: gradients travel divided by it */
     /* [optimizer] [scheduler] [bf16] [zero_optimization] */
     int optim, adam_w_mode; /* Adam with adam_w_mode (the default) is AdamW, as in DeepSpeed */
     double lr, eps, weight_decay;
     struct setting_list betas;
     double momentum;             /* SGD */
     int nesterov;
+    char *no_decay, *lr_mul;     /* by patterns of parameter names: struct param_rules */
     double min_coeff, max_coeff; /* Lamb's trust ratio lies between */
     int sched, warmup_type;
     double warmup_min_lr, warmup_max_lr, warmup_min_ratio, cos_min_ratio;

@@ -36,6 +36,11 @@ const struct setting job_table[] = {
      "a line of progress every so many steps where the output is not a terminal"},
     {"gradient_clipping", SETTING_F64, F(gradient_clipping), "1.0", "0..", "", ID,
      "largest global norm of the gradient; 0: no clipping"},
+    {"prescale_gradients", SETTING_BOOL, F(prescale_gradients), "false", NULL, "", ID,
+     "gradients are divided by gradient_predivide_factor before they are summed over the ranks, and "
+     "multiplied by it afterwards"},
+    {"gradient_predivide_factor", SETTING_F64, F(predivide), "1.0", "(0..", "", ID,
+     "with prescale_gradients: keeps sums of many ranks small; the mean is the same"},
     /* [optimizer] */
     {"optimizer.type", SETTING_ENUM, F(optim), "AdamW", "AdamW|Adam|Lion|Adagrad|SGD|Lamb", "", ID,
      "Adam is AdamW too, as in DeepSpeed, unless optimizer.params.adam_w_mode = false"},
@@ -49,6 +54,12 @@ const struct setting job_table[] = {
      "decay of the weights of matrices; biases and norms have none"},
     {"optimizer.params.adam_w_mode", SETTING_BOOL, F(adam_w_mode), "true", NULL, "", ID,
      "with type Adam: decay apart from the gradient (true) or added to it (false)"},
+    {"optimizer.no_decay", SETTING_STR, F(no_decay), NULL, NULL, "", ID,
+     "patterns of parameter names without weight decay, with commas between; biases and norms have none "
+     "anyway"},
+    {"optimizer.lr_mul", SETTING_STR, F(lr_mul), NULL, NULL, "", ID,
+     "PATTERN:FACTOR of the learning rate for parameter names, with commas between; the first that fits "
+     "counts"},
     {"optimizer.params.momentum", SETTING_F64, F(momentum), "0", "0..1)", "", ID,
      "SGD: share of the last step that is kept"},
     {"optimizer.params.nesterov", SETTING_BOOL, F(nesterov), "false", NULL, "", ID,
@@ -215,8 +226,6 @@ const struct setting job_table[] = {
 
     /* DeepSpeed: would change the result */
     REFUSED("zero_optimization", SETTING_BOOL, "false", "write zero_optimization.stage"),
-    REFUSED("prescale_gradients", SETTING_BOOL, "false", ""),
-    REFUSED("gradient_predivide_factor", SETTING_F64, "1.0", ""),
     REFUSED("gradient_allreduce_op", SETTING_STR, "mean", "the loss is a mean over valid targets"),
     REFUSED("dataloader_drop_last", SETTING_BOOL, "false", ""),
     REFUSED("sequence_parallel_size", SETTING_INT, "1", ""),

@@ -18,8 +18,7 @@
 struct builder {
     struct param_table *t;
     const struct param_layer *layers;
-    double weight_decay;
-    const char *freeze;
+    const struct param_rules *rules;
     int cap_tensors, cap_flats, cap_groups;
 };
 
@@ -49,34 +48,89 @@ static int is_no_decay(const struct ds_param *p)
     return p->group ? !strcmp(p->group, "no_decay") : p->cols == 1;
 }
 
-static int find_group(struct builder *b, const struct ds_param *p)
+/* ---- rules by name ---- */
+
+/* The next word of a list with commas or blanks between; NULL at its end. Owned. */
+static char *next_word(const char **list)
+{
+    size_t n;
+
+    if (!*list)
+        return NULL;
+    *list += strspn(*list, ", \t");
+    n = strcspn(*list, ", \t");
+    if (!n)
+        return NULL;
+    *list += n;
+    return xstrndup(*list - n, n);
+}
+
+/* Cuts "PATTERN:FACTOR" at its last colon; 0, or -1 when there is no number of 0 or more behind one. */
+static int cut_factor(char *word, double *factor)
+{
+    char *colon = strrchr(word, ':');
+
+    if (!colon || parse_f64(colon + 1, factor) < 0 || *factor < 0)
+        return -1;
+    *colon = 0;
+    return 0;
+}
+
+/* Is a pattern of the list one for this name? With factor, what stands behind it is stored there. */
+static int is_named(const char *list, const char *name, double *factor)
+{
+    int hit = 0;
+
+    for (char *word; !hit && (word = next_word(&list)); free(word))
+        hit = (!factor || cut_factor(word, factor) == 0) && glob_match(word, name);
+    return hit;
+}
+
+static int check_rule(const struct param_table *t, const char *key, const char *list, int with_factor,
+                      struct err *err)
+{
+    int rc = 0;
+
+    for (char *word; !rc && (word = next_word(&list)); free(word)) {
+        double factor;
+        int hit = 0;
+
+        if (with_factor && cut_factor(word, &factor) < 0) {
+            rc = err_set(err, ERR_INPUT, "%s: '%s' is not PATTERN:FACTOR with a factor of 0 or more", key, word);
+            continue;
+        }
+        for (int i = 0; i < t->ntensors && !hit; i++)
+            hit = glob_match(word, t->tensor[i].name);
+        if (!hit)
+            rc = err_set(err, ERR_INPUT, "%s: no parameter has a name like '%s'; names are such as %s", key, word,
+                         t->ntensors ? t->tensor[0].name : "none");
+    }
+    return rc;
+}
+
+static int check_rules(const struct param_table *t, const struct param_rules *r, struct err *err)
+{
+    if (check_rule(t, "model.freeze", r->freeze, 0, err) < 0 ||
+        check_rule(t, "optimizer.no_decay", r->no_decay, 0, err) < 0)
+        return -1;
+    return check_rule(t, "optimizer.lr_mul", r->lr_mul, 1, err);
+}
+
+static int find_group(struct builder *b, const struct ds_param *p, const char *tensor)
 {
     const char *name = p->group ? p->group : is_no_decay(p) ? "no_decay" : "decay";
     struct param_table *t = b->t;
+    double mul = 1, decay = is_no_decay(p) || is_named(b->rules->no_decay, tensor, NULL)
+                                ? 0 : b->rules->weight_decay;
 
+    if (!is_named(b->rules->lr_mul, tensor, &mul))
+        mul = 1;
     for (int i = 0; i < t->ngroups; i++)
-        if (!strcmp(t->group[i].name, name))
+        if (!strcmp(t->group[i].name, name) && t->group[i].weight_decay == decay && t->group[i].lr_mul == mul)
             return i;
     ARRAY_GROW(t->group, t->ngroups, b->cap_groups);
-    t->group[t->ngroups].name = xstrdup(name);
-    t->group[t->ngroups].weight_decay = is_no_decay(p) ? 0 : b->weight_decay;
-    t->group[t->ngroups].lr_mul = 1;
+    t->group[t->ngroups] = (struct param_group){xstrdup(name), decay, mul};
     return t->ngroups++;
-}
-
-static int frozen_by_name(const char *patterns, const char *name)
-{
-    while (patterns && *patterns) {
-        size_t n = strcspn(patterns, ", \t");
-        char *one = xstrndup(patterns, n);
-        int hit = n && glob_match(one, name);
-
-        free(one);
-        if (hit)
-            return 1;
-        patterns += n + strspn(patterns + n, ", \t");
-    }
-    return 0;
 }
 
 /* Is this parameter the owner of a tie of any layer? */
@@ -108,9 +162,9 @@ static struct param_tensor *add_tensor(struct builder *b, int layer, int param, 
     x->rows = (uint64_t)p->part[part].rows;
     x->cols = (uint64_t)p->cols;
     x->numel = x->rows * x->cols;
-    x->group = find_group(b, p);
+    x->group = find_group(b, p, x->name);
     x->alias = -1;
-    x->flags = p->flags | (frozen_by_name(b->freeze, x->name) ? DS_FROZEN : 0);
+    x->flags = p->flags | (is_named(b->rules->freeze, x->name, NULL) ? DS_FROZEN : 0);
     x->init = p->init;
     return x;
 }
@@ -221,10 +275,11 @@ static int add_aliases(struct builder *b, int layer, struct err *err)
 }
 
 int param_table_create(struct param_table **out, const struct param_layer *layers, int nlayers,
-                       int ranks, double weight_decay, const char *freeze, struct err *err)
+                       int ranks, const struct param_rules *rules, struct err *err)
 {
     struct param_table *t = xcalloc(1, sizeof *t);
-    struct builder b = {t, layers, weight_decay, freeze, 0, 0, 0};
+    struct builder b = {t, layers, rules, 0, 0, 0};
+    int rc = 0;
 
     t->ranks = ranks;
     t->nlayers = nlayers;
@@ -233,13 +288,15 @@ int param_table_create(struct param_table **out, const struct param_layer *layer
         t->at[l] = xcalloc((size_t)layers[l].nparams + 1, sizeof **t->at);
     for (int l = 0; l < nlayers; l++)
         add_layer(&b, l);
-    for (int l = 0; l < nlayers; l++)
-        if (add_aliases(&b, l, err) < 0) {
-            param_table_destroy(t);
-            return -1;
-        }
-    *out = t;
-    return 0;
+    for (int l = 0; l < nlayers && !rc; l++)
+        rc = add_aliases(&b, l, err);
+    if (!rc)
+        rc = check_rules(t, rules, err);
+    if (rc)
+        param_table_destroy(t);
+    else
+        *out = t;
+    return rc;
 }
 
 void param_table_destroy(struct param_table *t)

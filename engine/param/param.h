@@ -57,14 +57,23 @@ struct param_table {
     uint64_t total;            /* sum of N * slice over flats */
 };
 
-/* layers: each layer's declared parameters. freeze: comma-separated globs or NULL. Owned result. */
+/* What a job says of parameters by their names: lists of patterns with commas between, or NULL. A pattern that
+ * fits no parameter is an error. */
+struct param_rules {
+    double weight_decay;  /* of matrices that no_decay does not name */
+    const char *freeze;   /* not trained */
+    const char *no_decay; /* no weight decay, as biases and norms */
+    const char *lr_mul;   /* PATTERN:FACTOR of the learning rate; the first that fits counts */
+};
+
+/* layers: each layer's declared parameters. Owned result. */
 struct param_layer {
     const char *name;
     const struct ds_param *param;
     int nparams;
 };
 int param_table_create(struct param_table **, const struct param_layer *layers, int nlayers, int ranks,
-                       double weight_decay, const char *freeze, struct err *err);
+                       const struct param_rules *, struct err *err);
 void param_table_destroy(struct param_table *);
 
 /* Segments of slice r of flat f, in order; *seg owned by the caller. Returns their number. */

@@ -65,14 +65,14 @@ static int open_data(struct setup *s, struct err *err)
 
 static int make_table(struct setup *s, int ranks, struct err *err)
 {
+    const struct param_rules rules = {s->job.weight_decay, s->job.freeze, s->job.no_decay, s->job.lr_mul};
     struct param_layer *layer = xcalloc((size_t)s->model->n, sizeof *layer);
     int rc;
 
     for (int l = 0; l < s->model->n; l++)
         layer[l] = (struct param_layer){s->model->site[l].name, s->model->param[l],
                                         s->model->nparams[l]};
-    rc = param_table_create(&s->table, layer, s->model->n, ranks, s->job.weight_decay, s->job.freeze,
-                            err);
+    rc = param_table_create(&s->table, layer, s->model->n, ranks, &rules, err);
     free(layer);
     return rc;
 }

@@ -1,6 +1,6 @@
 /* One step and evaluation: see train.h.
  *
- * Numbers (ENGINE 7): backward is seeded with 1 / (train_batch_size * T); V, the valid targets of the
+ * Numbers (ENGINE 7): backward is seeded with 1 / (train_batch_size * T), or less with prescale_gradients; V, the valid targets of the
  * global batch, comes back with the reduction, and the ratio, the clip factor and the unscaling are one
  * multiplier that the optimizer applies. No mean of means.
  */
@@ -74,11 +74,19 @@ static int load(struct train *t, enum data_split split, uint64_t first, int64_t 
     return 0;
 }
 
+/* Raw gradients are those of the summed loss divided by this. */
+static double divisor(const struct job *job)
+{
+    double mean = (double)job->train_batch_size * (double)job->seq_len;
+
+    return job->prescale_gradients ? mean * job->predivide : mean;
+}
+
 /* Forward and backward of this rank's share of the global batch. */
 static int micro_batches(struct train *t, double loss[3], struct err *err)
 {
     const struct job *job = &t->setup->job;
-    float seed = (float)(1.0 / ((double)job->train_batch_size * (double)job->seq_len));
+    float seed = (float)(1.0 / divisor(job));
     uint64_t first = (uint64_t)(t->samples +
                                 t->comm->rank * job->micro_batch_size * job->accumulation);
 
@@ -102,7 +110,7 @@ static int micro_batches(struct train *t, double loss[3], struct err *err)
 static double multiplier(struct train *t, double valid, double raw_norm)
 {
     const struct job *job = &t->setup->job;
-    double ratio = valid > 0 ? (double)(job->train_batch_size * job->seq_len) / valid : 0;
+    double ratio = valid > 0 ? divisor(job) / valid : 0;
     double clip = 1;
 
     t->grad_norm = raw_norm * ratio;

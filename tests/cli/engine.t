@@ -34,6 +34,9 @@ is "-n gives the number of steps" "$("$launch" lr job.ini -n 2 | wc -l)" 2
 for word in lr sample ckpt "ckpt inspect" data; do
     is "$word --help is its usage, on stdout" "$("$launch" $word --help 2>&1 >out; echo "$?$(grep -ci usage out)")" 01
 done
+is "lr prints the momentum that cycles" "$(sed 's/^type = Warm.*/type = OneCycle/; s/^warmup_type.*/cycle_max_lr = 4/
+    s/^warmup_num.*/cycle_first_step_size = 2/' job.ini >cycle.ini; "$launch" lr cycle.ini | tr '\t\n' '  ')" \
+    "1 2 0.85 2 4 0.8 3 2 0.85 4 0 0.9 5 0 0.9 6 0 0.9 "
 is "check prints the start table" "$("$launch" --dry-run --hosts local:2x1 job.ini >out 2>&1; echo $?)" 0
 
 echo '{"train_batch_size": 8, "train_micro_batch_size_per_gpu": 1}' >ds.json

@@ -382,6 +382,21 @@ static void optimizers_agree(void **state)
     }
 }
 
+/* A power of two before and after the sum changes no bit of a gradient that is not tiny. */
+static void predividing_changes_nothing(void **state)
+{
+    struct settings_rows plain = job_rows("gradient_accumulation_steps", "1", NULL);
+    struct settings_rows divided = job_rows("gradient_accumulation_steps", "1", "prescale_gradients", "true",
+                                            "gradient_predivide_factor", "4", NULL);
+    struct result a = train(2, 8, &plain), b = train(2, 8, &divided);
+
+    assert_same(&a, &b, 0, 8);
+    result_clear(&a);
+    result_clear(&b);
+    settings_rows_clear(&plain);
+    settings_rows_clear(&divided);
+}
+
 static void evaluation_and_saving_change_nothing(void **state)
 {
     char *run = xasprintf("%s/beside", dir);
@@ -781,6 +796,7 @@ int main(void)
         cmocka_unit_test(nor_in_bf16),
         cmocka_unit_test(stages_agree),
         cmocka_unit_test(optimizers_agree),
+        cmocka_unit_test(predividing_changes_nothing),
         cmocka_unit_test(frozen_parameters_stay),
         cmocka_unit_test(evaluation_and_saving_change_nothing),
         cmocka_unit_test(a_resumed_run_is_the_run),

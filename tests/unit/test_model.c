@@ -168,7 +168,7 @@ static uint64_t parameters(const struct model *m)
 
     for (int i = 0; i < m->n; i++)
         layers[i] = (struct param_layer){m->site[i].name, m->param[i], m->nparams[i]};
-    if (param_table_create(&table, layers, m->n, 1, 0, NULL, &err) < 0)
+    if (param_table_create(&table, layers, m->n, 1, &(struct param_rules){0}, &err) < 0)
         fail_msg("%s", err.text);
     n = table->numel;
     param_table_destroy(table);

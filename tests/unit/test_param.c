@@ -29,7 +29,7 @@ static struct param_table *make(int ranks, const char *freeze)
     struct err err = ERR_INIT;
     struct param_table *t;
 
-    if (param_table_create(&t, layers, 3, ranks, 0.1, freeze, &err) < 0)
+    if (param_table_create(&t, layers, 3, ranks, &(struct param_rules){0.1, freeze, NULL, NULL}, &err) < 0)
         fail_msg("%s", err.text);
     return t;
 }
@@ -124,12 +124,46 @@ static void freeze_by_pattern(void **state)
     param_table_destroy(t);
 }
 
+static void groups_by_pattern(void **state)
+{
+    static const struct {
+        const char *no_decay, *lr_mul, *says;
+    } bad[] = {
+        {"blok.*", NULL, "optimizer.no_decay: no parameter has a name like 'blok.*'"},
+        {NULL, "block.*", "'block.*' is not PATTERN:FACTOR"},
+        {NULL, "block.*:-1", "'block.*:-1' is not PATTERN:FACTOR"},
+        {NULL, "block.*:2, x:1", "optimizer.lr_mul: no parameter has a name like 'x'"},
+    };
+    struct param_rules rules = {0.1, NULL, "*.k, embedding.wpe", "block.qkv.q:0.5, block.*:2"};
+    struct err err = ERR_INIT;
+    struct param_table *t;
+    static const struct {
+        const char *name;
+        double decay, mul;
+    } want[] = {{"block.qkv.q", 0.1, 0.5}, {"block.qkv.k", 0, 2}, {"block.bias", 0, 2},
+                {"embedding.wpe", 0, 1}, {"embedding.wte", 0.1, 1}};
+
+    assert_int_equal(param_table_create(&t, layers, 3, 1, &rules, &err), 0);
+    for (size_t i = 0; i < sizeof want / sizeof *want; i++) {
+        const struct param_group *g = &t->group[t->tensor[param_find(t, want[i].name)].group];
+
+        assert_true(g->weight_decay == want[i].decay && g->lr_mul == want[i].mul);
+    }
+    param_table_destroy(t);
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rules = (struct param_rules){0.1, NULL, bad[i].no_decay, bad[i].lr_mul};
+        err = (struct err)ERR_INIT;
+        assert_int_equal(param_table_create(&t, layers, 3, 1, &rules, &err), -1);
+        assert_non_null(strstr(err.text, bad[i].says));
+    }
+}
+
 static void a_tie_without_owner_is_refused(void **state)
 {
     struct err err = ERR_INIT;
     struct param_table *t;
 
-    assert_int_equal(param_table_create(&t, layers + 1, 2, 1, 0, NULL, &err), -1);
+    assert_int_equal(param_table_create(&t, layers + 1, 2, 1, &(struct param_rules){0}, &err), -1);
     assert_non_null(strstr(err.text, "embedding.wte"));
 }
 
@@ -140,6 +174,7 @@ int main(void)
         cmocka_unit_test(slices_cover_once),
         cmocka_unit_test(init_does_not_depend_on_the_cut),
         cmocka_unit_test(freeze_by_pattern),
+        cmocka_unit_test(groups_by_pattern),
         cmocka_unit_test(a_tie_without_owner_is_refused),
     };
 
