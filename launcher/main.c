@@ -6,9 +6,12 @@
 #include "launcher/pidfile.h"
 #include "launcher/subcommands.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 /* Subcommands that are ds-rank's: taken before our own options are looked at, their flags are not ours. */
 static int is_ranks(const char *word)
@@ -102,6 +105,30 @@ static int dispatch(struct options *o)
     return run(o);
 }
 
+#define FILES_LEAST 64 /* the loop, the keeper, and a few of one host */
+
+/* 0, 1 and 2 are open, else the first sockets would lie there and get our output; and we may have as many more as the
+ * system allows, for every host takes some. */
+static int descriptors(struct err *err)
+{
+    struct rlimit files;
+    int fd;
+
+    do
+        fd = open("/dev/null", O_RDWR);
+    while (fd >= 0 && fd <= STDERR_FILENO);
+    if (fd > STDERR_FILENO)
+        close(fd);
+    if (getrlimit(RLIMIT_NOFILE, &files))
+        return 0;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+    if (fd >= 0 && files.rlim_max >= FILES_LEAST)
+        return 0;
+    return err_set(err, ERR_INPUT, "no more than %llu files may be open here, and ds-launch needs %d and more: raise "
+                   "the limit (ulimit -n)", (unsigned long long)files.rlim_max, FILES_LEAST);
+}
+
 int main(int argc, char **argv)
 {
     struct options o;
@@ -110,6 +137,10 @@ int main(int argc, char **argv)
     int rc, status;
 
     log_open("ds-launch");
+    if (descriptors(&err)) {
+        log_error("%s", err.text);
+        return err_exit_code(&err);
+    }
     if (argc > 1 && is_ranks(argv[1]))
         return cmd_rank(argv);
     rc = options_parse(&o, argc, argv, &out, &warn, &err);

@@ -15,7 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -60,15 +59,10 @@ static int sim_create(void **pool, uv_loop_t *loop, const struct options *o, str
 {
     char *program = program_find("ds-agent-sim", "DS_AGENT_SIM", err);
     struct sim_pool *p;
-    struct rlimit files;
 
     *pool = NULL;
     if (!program)
         return -1;
-    if (!getrlimit(RLIMIT_NOFILE, &files)) {
-        files.rlim_cur = files.rlim_max;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
     *pool = p = xcalloc(1, sizeof *p);
     p->program = program;
     return 0;

@@ -56,12 +56,14 @@ void ckpt_writer_destroy(struct ckpt_writer *); /* waits for the save under way 
 /* ---- reading ---- */
 
 struct ckpt;
-/* path: a step folder, a ckpt folder or a run folder (then `latest`, or the newest whole one when
- * that is broken). Checks manifest, headers, sizes, coverage; not yet the data. */
+/* path: a step folder, a ckpt folder or a run folder (then what `latest` names, or the whole one
+ * of the highest step when that is broken). Checks manifest, headers, sizes, coverage; not yet the data. */
 int ckpt_open(struct ckpt **, const char *path, struct err *);
 void ckpt_close(struct ckpt *);
 const struct ckpt_meta *ckpt_meta(const struct ckpt *);
 const char *ckpt_path(const struct ckpt *); /* the step folder */
+/* Why it is not the one that `latest` names; NULL when it is, or when a step folder was asked for. */
+const char *ckpt_passed_over(const struct ckpt *);
 int ckpt_tensors(const struct ckpt *,
                  const struct ckpt_entry **list); /* whole tensors, data NULL */
 /* Fills every entry from the files that hold it, reading only fragments that overlap. Each of them

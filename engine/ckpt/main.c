@@ -105,6 +105,10 @@ int ckpt_main(int argc, char **argv)
     if (stat(argv[2], &st) == 0 && S_ISREG(st.st_mode))
         return print_plain(argv[2], verify);
     rc = ckpt_open(&c, argv[2], &err);
+    if (rc == 0 && verify && ckpt_passed_over(c))
+        rc = err_set(&err, ERR_INPUT_FILE, "%s; a resumed run would begin at %s", ckpt_passed_over(c), ckpt_path(c));
+    else if (rc == 0 && ckpt_passed_over(c))
+        log_warn("%s", ckpt_passed_over(c));
     if (rc == 0 && verify) {
         rc = ckpt_verify(c, &bytes, &err);
         if (rc == 0)

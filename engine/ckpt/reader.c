@@ -266,23 +266,42 @@ static int open_latest(struct ckpt **out, const char *dir, struct err *err)
     return rc;
 }
 
-/* What `latest` names, else the newest whole one. The first reason is the one that is reported. */
+static int by_step(const void *a, const void *b)
+{
+    int64_t x = ((const struct step_folder *)a)->step, y = ((const struct step_folder *)b)->step;
+
+    return x < y ? 1 : x > y ? -1 : 0;
+}
+
+/* What `latest` names, else the whole one of the highest step; then the reason is kept beside it. */
 static int open_newest(struct ckpt **out, const char *dir, struct err *err)
 {
     struct step_folder *list;
-    int n, rc = open_latest(out, dir, err);
+    struct err why = ERR_INIT;
+    int n, rc = open_latest(out, dir, &why);
 
     if (rc == 0)
         return 0;
     n = step_list(dir, &list);
-    for (int i = n - 1; rc < 0 && i >= 0; i--) {
+    if (n)
+        qsort(list, (size_t)n, sizeof *list, by_step);
+    for (int i = 0; rc < 0 && i < n; i++) {
         char *path = xasprintf("%s/step-%lld", dir, (long long)list[i].step);
 
         rc = open_step(out, path, NULL);
         free(path);
     }
     free(list);
+    if (rc == 0)
+        (*out)->passed_over = xstrdup(why.text);
+    else
+        err_set(err, why.code, "%s", why.text);
     return rc;
+}
+
+const char *ckpt_passed_over(const struct ckpt *c)
+{
+    return c->passed_over;
 }
 
 int ckpt_open(struct ckpt **out, const char *path, struct err *err)
@@ -328,6 +347,7 @@ void ckpt_close(struct ckpt *c)
     free(c->place);
     manifest_clear(&c->m);
     free(c->path);
+    free(c->passed_over);
     free(c);
 }
 

@@ -5,7 +5,8 @@
 #include "engine/ckpt/format.h"
 
 struct ckpt {
-    char *path; /* the step folder */
+    char *path;        /* the step folder */
+    char *passed_over; /* why it is not the one that `latest` names, or NULL */
     struct manifest m;
     struct st_header *header; /* [m.nfiles] */
     struct frag *have;        /* sorted */

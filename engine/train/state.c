@@ -234,7 +234,9 @@ int train_resume(struct train *t, const char *path, struct err *err)
         t->applied = m->applied;
         t->loss = m->loss;
         t->valid_loss = m->valid_loss;
-        train_report_text(t, "resumed from %s at step %lld", ckpt_path(c), (long long)m->step);
+        train_report_text(t, "resumed from %s at step %lld%s%s%s", ckpt_path(c), (long long)m->step,
+                          ckpt_passed_over(c) ? " (not the newest: " : "",
+                          ckpt_passed_over(c) ? ckpt_passed_over(c) : "", ckpt_passed_over(c) ? ")" : "");
     }
     ckpt_close(c);
     return rc;

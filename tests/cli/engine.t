@@ -73,6 +73,14 @@ for seed in 1 2 3 4 5 6 7 8; do
 done
 is "a prompt that fits is read from its first byte" "$((differs > 0))" 1
 
+cp -r run broken
+rm broken/ckpt/step-6/rank-1.safetensors
+mkdir -p broken/ckpt/step-3 && cp run/ckpt/step-6/* broken/ckpt/step-3
+out=$("$launch" ckpt verify broken 2>&1)
+is "verify of a run whose newest checkpoint is broken: status" $? 2
+like "verify of a run whose newest checkpoint is broken: says which" "$out" "step-6/rank-1.safetensors"
+like "verify of a run whose newest checkpoint is broken: and what would be taken" "$out" "would begin at broken/ckpt/step-3"
+
 like "sample --help" "$("$launch" sample --help)" "--temperature"
 like "ckpt --help" "$("$launch" ckpt --help)" "inspect|verify"
 like "ckpt inspect lists tensors" "$("$launch" ckpt inspect run)" "block.attn.qkv.q"

@@ -27,6 +27,12 @@ out=$($launch -H hf --num_nodes 3 hosts 2>&1); rc=$?
 is "more nodes than there are" $rc 2
 like "more nodes than there are: both numbers" "$out" "3"
 
+is "few files: one sentence, nothing begins" "$( (ulimit -n 10; $launch --hosts local:1 true; echo $?) 2>&1)" \
+    "ds-launch: no more than 10 files may be open here, and ds-launch needs 64 and more: raise the limit (ulimit -n)
+2"
+is "closed descriptors" "$( ($launch --hosts local:1x1 sh -c 'echo here >went' <&- >&- 2>&-); echo $? $(cat went))" "0 here"
+rm -f went
+
 out=$($launch -H hf plan prog -x y)
 is "plan names every rank once" "$(printf '%s\n' "$out" | grep -c '^[0-5]  *w[12] ')" 6
 like "plan prints the command" "$out" "prog -x y"
