@@ -19,6 +19,7 @@ enum sched_type {
 };
 enum warmup_type { WARMUP_LOG, WARMUP_LINEAR };
 enum optim_type { OPTIM_ADAMW, OPTIM_ADAM, OPTIM_LION, OPTIM_ADAGRAD, OPTIM_SGD, OPTIM_LAMB };
+enum zero_overlap { OVERLAP_AUTO, OVERLAP_OFF, OVERLAP_ON };
 
 struct job {
     /* top level, DeepSpeed's names */
@@ -50,6 +51,9 @@ struct job {
     } range;
     int bf16;
     int64_t zero_stage;
+    int overlap_comm; /* enum zero_overlap */
+    int64_t reduce_bucket, gather_bucket;                         /* elements */
+    int64_t prefetch_bucket, max_live, max_reuse, persist, persist_total; /* stage 3, elements */
     /* [model]: the built-in layers' own table, engine/model/config.h, is applied beside this one */
     char *layers;  /* "embedding, block*4, norm, head"; NULL: from form and n_layer */
     char *preset;  /* a file under templates/models, or a path; its rows come first */

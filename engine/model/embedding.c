@@ -54,7 +54,7 @@ static int embedding_params(const struct ds_site *site, struct ds_param *out, st
                                    .cols = c.n_embd,
                                    .unit = 1,
                                    .cut = DS_CUT,
-                                   .flags = DS_VOCAB,
+                                   .flags = DS_VOCAB | DS_FWD_ONLY,
                                    .init = init};
     if (c.form != MODEL_GPT2)
         return 1;

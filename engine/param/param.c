@@ -174,6 +174,7 @@ static void add_param(struct builder *b, struct param_flat *f, int layer, int pa
     const struct ds_param *p = &b->layers[layer].param[param];
     uint64_t at = round_up(f->numel, ALIGN_ELEMENTS);
 
+    b->t->flat_of[layer][param] = b->t->nflats;
     b->t->at[layer][param] = at; /* base is added when the flat is complete */
     for (int i = 0; i < p->nparts; i++) {
         struct param_tensor *x = add_tensor(b, layer, param, i);
@@ -269,6 +270,8 @@ static int add_aliases(struct builder *b, int layer, struct err *err)
                                l->name, p->name, p->tie);
             add_tensor(b, layer, i, part)->alias = owner;
             b->t->at[layer][i] = b->t->at[b->t->tensor[owner].layer][b->t->tensor[owner].param];
+            b->t->flat_of[layer][i] =
+                b->t->flat_of[b->t->tensor[owner].layer][b->t->tensor[owner].param];
         }
     }
     return 0;
@@ -284,8 +287,13 @@ int param_table_create(struct param_table **out, const struct param_layer *layer
     t->ranks = ranks;
     t->nlayers = nlayers;
     t->at = xcalloc((size_t)nlayers + 1, sizeof *t->at);
-    for (int l = 0; l < nlayers; l++)
+    t->flat_of = xcalloc((size_t)nlayers + 1, sizeof *t->flat_of);
+    t->nparams = xcalloc((size_t)nlayers + 1, sizeof *t->nparams);
+    for (int l = 0; l < nlayers; l++) {
         t->at[l] = xcalloc((size_t)layers[l].nparams + 1, sizeof **t->at);
+        t->flat_of[l] = xcalloc((size_t)layers[l].nparams + 1, sizeof **t->flat_of);
+        t->nparams[l] = layers[l].nparams;
+    }
     for (int l = 0; l < nlayers; l++)
         add_layer(&b, l);
     for (int l = 0; l < nlayers && !rc; l++)
@@ -307,9 +315,13 @@ void param_table_destroy(struct param_table *t)
         free(t->tensor[i].name);
     for (int i = 0; i < t->ngroups; i++)
         free(t->group[i].name);
-    for (int l = 0; l < t->nlayers; l++)
+    for (int l = 0; l < t->nlayers; l++) {
         free(t->at[l]);
+        free(t->flat_of[l]);
+    }
     free(t->at);
+    free(t->flat_of);
+    free(t->nparams);
     free(t->tensor);
     free(t->flat);
     free(t->group);

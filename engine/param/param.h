@@ -52,6 +52,8 @@ struct param_table {
     int ngroups;
     int ranks;                 /* N */
     uint64_t **at;             /* [layer][param]: place in the buffer of all flats, ties resolved */
+    int **flat_of;             /* [layer][param]: the flat that it lies in, ties resolved */
+    int *nparams;              /* [layer] */
     int nlayers;
     uint64_t numel;            /* parameters, ties once, no padding */
     uint64_t total;            /* sum of N * slice over flats */

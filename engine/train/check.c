@@ -15,7 +15,7 @@ static int check_memory(const struct setup *s, struct device *dev, size_t activa
     uint64_t bytes[MEM_CLASSES];
     double need = (double)activations, gb = 1e-9;
 
-    zero_bytes(&s->job, s->table->numel, s->dtype, s->table->ranks, bytes);
+    zero_bytes(s->table, &s->job, s->dtype, bytes);
     for (int i = 0; i < MEM_CLASSES; i++)
         need += (double)bytes[i];
     dev->ops->info(dev, &mem);
@@ -24,7 +24,7 @@ static int check_memory(const struct setup *s, struct device *dev, size_t activa
     return err_set(err, ERR_INPUT,
                    "a rank needs %.1f GB of memory (%.1f of them activations) and this machine has %.1f GB; "
                    "use a smaller model, a smaller train_micro_batch_size_per_gpu or data.seq_len, or "
-                   "zero_optimization.stage = 1 on more ranks",
+                   "zero_optimization.stage = 3 on more ranks",
                    need * gb, (double)activations * gb, (double)mem.total * gb);
 }
 

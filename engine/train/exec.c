@@ -24,6 +24,21 @@ struct shape {
     size_t bytes;
 };
 
+/* One run through the layers, and one layer of it. */
+struct pass {
+    struct exec *e;
+    struct shape *s;
+    struct ds_call call; /* what all layers share */
+    int first;           /* gradients are overwritten */
+    int rc;
+    struct err err;      /* of the layers; the host has its own */
+};
+
+struct task {
+    struct pass *pass;
+    int layer;
+};
+
 struct exec {
     const struct model *model;
     const struct param_table *table;
@@ -35,6 +50,7 @@ struct exec {
     void ***w;            /* [layer][param] */
     struct ds_grad **g;   /* [layer][param] data and type; beta set per call */
     unsigned char **first; /* [layer][param] 1: first contribution in backward order */
+    struct task *task;    /* [layer] */
     struct shape *shape;
     int nshapes, cap_shapes;
     struct ds_kv *kv;     /* [n] decode caches, k NULL where none */
@@ -231,6 +247,7 @@ int exec_create(struct exec **out, const struct model *m, const struct param_tab
     e->g = xcalloc((size_t)m->n, sizeof *e->g);
     e->first = xcalloc((size_t)m->n, sizeof *e->first);
     e->kv = xcalloc((size_t)m->n, sizeof *e->kv);
+    e->task = xcalloc((size_t)m->n, sizeof *e->task);
     bind_params(e);
     *out = e;
     return 0;
@@ -252,6 +269,7 @@ void exec_destroy(struct exec *e)
     free(e->g);
     free(e->first);
     free(e->kv);
+    free(e->task);
     free(e->shape);
     e->k->plans_destroy(e->plans);
     free(e);
@@ -259,105 +277,128 @@ void exec_destroy(struct exec *e)
 
 /* ---- work on the compute stream ---- */
 
-struct task {
-    struct exec *e;
-    struct shape *s;
-    struct ds_call call; /* what all layers of this pass share */
-    int first, rc;
-    struct err *err;
-};
-
 static void forward_task(void *arg)
 {
-    struct task *t = arg;
-    struct exec *e = t->e;
-    struct shape *s = t->s;
+    const struct task *t = arg;
+    struct pass *p = t->pass;
+    struct exec *e = p->e;
+    struct shape *s = p->s;
+    struct ds_call c = p->call;
+    int l = t->layer;
 
+    if (p->rc)
+        return;
     train_team_set(e->threads);
-    for (int l = 0; l < e->model->n && !t->rc; l++) {
-        struct ds_call c = t->call;
+    c.x = l ? &s->y[l - 1] : NULL;
+    c.y = has_output(e, s, l) ? &s->y[l] : NULL;
+    c.w = e->w[l];
+    c.saved = s->saved[l];
+    c.work = s->work;
+    c.kv = c.mode == DS_DECODE ? &e->kv[l] : NULL;
+    p->rc = e->model->ops[l]->forward(s->state[l], &c, &p->err);
+    if (p->rc)
+        err_prefix(&p->err, "forward of layer %s", e->model->site[l].name);
+}
 
-        c.x = l ? &s->y[l - 1] : NULL;
-        c.y = has_output(e, s, l) ? &s->y[l] : NULL;
-        c.w = e->w[l];
-        c.saved = s->saved[l];
-        c.work = s->work;
-        c.kv = c.mode == DS_DECODE ? &e->kv[l] : NULL;
-        t->rc = e->model->ops[l]->forward(s->state[l], &c, t->err);
-        if (t->rc)
-            err_prefix(t->err, "forward of layer %s", e->model->site[l].name);
-    }
+/* The gradient of layer l's output. */
+static struct ds_tensor gradient(const struct shape *s, int l)
+{
+    struct ds_tensor t = s->y[l];
+
+    t.data = s->dx[(l + 1) & 1];
+    return t;
 }
 
 static void backward_task(void *arg)
 {
-    struct task *t = arg;
-    struct exec *e = t->e;
-    struct shape *s = t->s;
-    struct ds_tensor dy = {0}, dx;
+    const struct task *t = arg;
+    struct pass *p = t->pass;
+    struct exec *e = p->e;
+    struct shape *s = p->s;
+    struct ds_call c = p->call;
+    struct ds_tensor dy, dx;
+    int l = t->layer;
 
+    if (p->rc)
+        return;
     train_team_set(e->threads);
-    for (int l = e->model->n - 1; l >= 0 && !t->rc; l--) {
-        struct ds_call c = t->call;
-
-        if (l) {
-            dx = s->y[l - 1];
-            dx.data = s->dx[l & 1];
-        }
-        c.x = l ? &s->y[l - 1] : NULL;
-        c.dy = l < e->model->n - 1 ? &dy : NULL;
-        c.dx = l ? &dx : NULL;
-        c.want = DS_WANT_DW | (l ? DS_WANT_DX : 0);
-        c.w = e->w[l];
-        c.g = e->g[l];
-        for (int i = 0; i < e->model->nparams[l]; i++)
-            c.g[i].beta = t->first && e->first[l][i] ? 0 : 1;
-        c.saved = s->saved[l];
-        c.work = s->work;
-        t->rc = e->model->ops[l]->backward(s->state[l], &c, t->err);
-        if (t->rc)
-            err_prefix(t->err, "backward of layer %s", e->model->site[l].name);
-        dy = dx;
-    }
+    if (l)
+        dx = gradient(s, l - 1);
+    if (l < e->model->n - 1)
+        dy = gradient(s, l);
+    c.x = l ? &s->y[l - 1] : NULL;
+    c.dy = l < e->model->n - 1 ? &dy : NULL;
+    c.dx = l ? &dx : NULL;
+    c.want = DS_WANT_DW | (l ? DS_WANT_DX : 0);
+    c.w = e->w[l];
+    c.g = e->g[l];
+    for (int i = 0; i < e->model->nparams[l]; i++)
+        c.g[i].beta = p->first && e->first[l][i] ? 0 : 1;
+    c.saved = s->saved[l];
+    c.work = s->work;
+    p->rc = e->model->ops[l]->backward(s->state[l], &c, &p->err);
+    if (p->rc)
+        err_prefix(&p->err, "backward of layer %s", e->model->site[l].name);
 }
 
-static int run(struct exec *e, struct task *t, void (*fn)(void *))
+/* Layers from the first, or backward from the last: all are given to the stream, then it is waited for. */
+static int run(struct exec *e, struct pass *p, int backward, struct err *err)
 {
-    struct ds_stream *s = e->dev->ops->stream(e->dev, STREAM_COMPUTE);
+    const struct device_ops *dev = e->dev->ops;
+    struct ds_stream *s = dev->stream(e->dev, STREAM_COMPUTE);
+    struct zero *z = e->mem.zero;
+    int n = e->model->n, rc = 0;
 
-    t->call.k = e->k;
-    t->call.plans = e->plans;
-    t->call.stream = s;
-    e->dev->ops->run(s, fn, t);
-    e->dev->ops->event_done(e->dev->ops->record(s), 1);
-    return t->rc;
+    p->e = e;
+    p->call.k = e->k;
+    p->call.plans = e->plans;
+    p->call.stream = s;
+    for (int i = 0; i < n && !rc; i++) {
+        int l = backward ? n - 1 - i : i, use = backward ? n + i : i;
+
+        e->task[l] = (struct task){p, l};
+        if (z)
+            rc = zero_enter(z, use, e->w[l], e->g[l], err);
+        if (!rc)
+            dev->run(s, backward ? backward_task : forward_task, &e->task[l]);
+        if (!rc && z)
+            rc = zero_leave(z, use, err);
+    }
+    dev->event_done(dev->record(s), 1);
+    if (p->rc && !rc)
+        *err = p->err;
+    return rc ? rc : p->rc;
 }
 
 int exec_forward(struct exec *e, enum ds_mode mode, const struct ds_batch *b,
                  const struct ds_scalars *sc, float loss_seed, double loss[3], struct err *err)
 {
-    struct task t = {.e = e, .err = err};
+    struct pass p = {.err = ERR_INIT};
 
-    t.s = shape_get(e, b->B, b->T, 0, err);
-    if (!t.s)
+    p.s = shape_get(e, b->B, b->T, 0, err);
+    if (!p.s)
         return -1;
-    t.call = (struct ds_call){
+    p.call = (struct ds_call){
         .mode = mode, .batch = b, .loss = loss, .loss_seed = loss_seed, .s = sc};
-    return run(e, &t, forward_task);
+    if (e->mem.zero)
+        zero_begin(e->mem.zero, mode == DS_TRAIN);
+    return run(e, &p, 0, err);
 }
 
 int exec_backward(struct exec *e, const struct ds_batch *b, const struct ds_scalars *sc,
                   float loss_seed, int first, struct err *err)
 {
-    struct task t = {.e = e, .err = err, .first = first};
+    struct pass p = {.first = first || e->mem.zero, .err = ERR_INIT};
     double unused[3] = {0};
 
-    t.s = shape_get(e, b->B, b->T, 0, err);
-    if (!t.s)
+    p.s = shape_get(e, b->B, b->T, 0, err);
+    if (!p.s)
         return -1;
-    t.call = (struct ds_call){
+    p.call = (struct ds_call){
         .mode = DS_TRAIN, .batch = b, .loss = unused, .loss_seed = loss_seed, .s = sc};
-    return run(e, &t, backward_task);
+    if (e->mem.zero)
+        zero_begin_backward(e->mem.zero, !first);
+    return run(e, &p, 1, err);
 }
 
 /* ---- decode ---- */
@@ -387,7 +428,7 @@ static int make_caches(struct exec *e, int64_t B, int64_t max, struct err *err)
 int exec_decode(struct exec *e, const struct ds_batch *b, const struct ds_scalars *sc, int64_t max,
                 struct ds_tensor *logits, struct err *err)
 {
-    struct task t = {.e = e, .err = err};
+    struct pass p = {.err = ERR_INIT};
     double unused[3] = {0};
 
     if (!e->kv_max && make_caches(e, b->B, max, err) < 0)
@@ -397,14 +438,14 @@ int exec_decode(struct exec *e, const struct ds_batch *b, const struct ds_scalar
                        (long long)e->kv_max, (long long)(e->kv_past + b->T - e->kv_max));
     for (int l = 0; l < e->model->n; l++)
         e->kv[l].past = e->kv_past;
-    t.s = shape_get(e, b->B, b->T, 1, err);
-    if (!t.s)
+    p.s = shape_get(e, b->B, b->T, 1, err);
+    if (!p.s)
         return -1;
-    t.call = (struct ds_call){.mode = DS_DECODE, .batch = b, .loss = unused, .s = sc};
-    if (run(e, &t, forward_task))
+    p.call = (struct ds_call){.mode = DS_DECODE, .batch = b, .loss = unused, .s = sc};
+    if (run(e, &p, 0, err))
         return -1;
     e->kv_past += b->T;
-    *logits = t.s->y[e->model->n - 1];
+    *logits = p.s->y[e->model->n - 1];
     return 0;
 }
 

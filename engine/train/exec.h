@@ -7,6 +7,7 @@
 #include "engine/device/device.h"
 #include "engine/model/model.h"
 #include "engine/param/param.h"
+#include "engine/zero/zero.h"
 
 struct exec;
 
@@ -14,6 +15,7 @@ struct exec_memory { /* what the weights and gradients are, all flats one after 
     void *weight;    /* compute type */
     float *grad;     /* NULL: no backward */
     enum ds_dtype dtype;
+    struct zero *zero; /* not NULL: weights and gradients come and go with their layer, from there */
 };
 
 int exec_create(struct exec **, const struct model *, const struct param_table *,

@@ -112,7 +112,7 @@ static int build(struct sampler *s, struct err *err)
                                               : xcalloc(total, ds_dtype_bytes(s->setup->dtype));
         rc = load_weights(s, c, err);
     }
-    mem = (struct exec_memory){s->weight, NULL, s->setup ? s->setup->dtype : DS_F32};
+    mem = (struct exec_memory){.weight = s->weight, .dtype = s->setup ? s->setup->dtype : DS_F32};
     if (!rc)
         rc = exec_create(&s->exec, s->setup->model, s->setup->table, &mem, &kernels_cpu, s->dev, err);
     ckpt_close(c);

@@ -249,7 +249,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
 
-    zero_bytes(&s->job, s->table->numel, s->dtype, s->table->ranks, bytes);
+    zero_bytes(s->table, &s->job, s->dtype, bytes);
     buf_adds(out, "  model    ");
     add_layers(s->model, out);
     buf_addf(out, ": %s parameters, %s%s\n", human(n, a),

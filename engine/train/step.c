@@ -218,7 +218,8 @@ int train_eval(struct train *t, double *loss, struct err *err)
     if (job->eval_samples > 0 && job->eval_samples < n)
         n = job->eval_samples;
     phase(t, PHASE_EVAL);
-    for (int64_t first = t->comm->rank * B; first < n; first += t->comm->size * B) {
+    for (int64_t round = 0; round < n; round += t->comm->size * B) { /* the same for all: layers gather */
+        int64_t first = round + t->comm->rank * B;
         struct ds_batch b = view(&t->batch);
 
         if (load(t, DATA_VALID, (uint64_t)first, n - first, err) < 0 ||

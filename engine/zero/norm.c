@@ -24,12 +24,12 @@ static const char *bad_tensor(const struct zero *z, int f)
     return name;
 }
 
-/* Frozen gradients count nowhere. */
+/* Frozen gradients count nowhere; from stage 2 on they are cleared before they are reduced. */
 static void clear_fixed(struct zero *z)
 {
     const struct param_table *t = z->table;
 
-    for (int f = 0; f < t->nflats; f++)
+    for (int f = 0; f < t->nflats && z->stage < 2; f++)
         for (int i = t->flat[f].first; i < t->flat[f].first + t->flat[f].ntensors; i++)
             if (zero_fixed(&t->tensor[i]))
                 memset(z->grad + t->flat[f].base + t->tensor[i].offset, 0,
@@ -55,7 +55,7 @@ static int partial_sums(struct zero *z, double *partial, const char **tensor, st
                 *tensor = bad_tensor(z, f);
             partial[(size_t)r * row + row - 1] += not_finite != 0;
         }
-    return zero_split(z) ? zero_run(z, &all, 1, err) : 0;
+    return zero_split(z) ? zero_run(z, &all, 1, 0, err) : 0;
 }
 
 int zero_norm(struct zero *z, double *norm, int *bad, const char **tensor, struct err *err)

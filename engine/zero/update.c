@@ -89,7 +89,7 @@ static int lamb(struct zero *z, const struct ds_scalars *s, struct err *err)
 
         z->k->lamb_norms(z->trust + 2 * p.tensor, &u, s, NULL);
     }
-    if (zero_split(z) && zero_run(z, &all, 1, err) < 0)
+    if (zero_split(z) && zero_run(z, &all, 1, 0, err) < 0)
         return -1;
     for (struct part p = {.flat = -1}; next_part(z, &p);) {
         struct ds_update u = update_of(z, &p);

@@ -18,42 +18,95 @@ static void *alloc_zeroed(struct device *dev, uint64_t n, size_t size, enum mem_
     return p;
 }
 
-static uint64_t place_states(struct zero *z)
-{
-    uint64_t n = 0;
+/* Elements of a rank's weights, gradients and states. */
+struct sizes {
+    uint64_t weight, grad, state;
+};
 
-    z->at = xcalloc((size_t)z->table->nflats + 1, sizeof *z->at);
-    for (int f = 0; f < z->table->nflats; f++) {
-        z->at[f] = n;
-        n += z->table->flat[f].slice * (uint64_t)z->nslices;
+/* A layer is held whole where none of its parameters is larger than the threshold. */
+static int persists(const struct zero *z, int flat, uint64_t already)
+{
+    const struct param_flat *f = &z->table->flat[flat];
+
+    for (int i = f->first; i < f->first + f->ntensors; i++)
+        if (z->table->tensor[i].numel > (uint64_t)z->job->persist)
+            return 0;
+    return already + f->numel <= (uint64_t)z->job->persist_total;
+}
+
+static struct sizes place_states(struct zero *z)
+{
+    const struct param_table *t = z->table;
+    uint64_t persistent = 0;
+    struct sizes n = {0};
+
+    z->flat = xcalloc((size_t)t->nflats + 1, sizeof *z->flat);
+    for (int i = 0; i < t->nflats; i++) {
+        int whole = z->stage < 3 || persists(z, i, persistent);
+
+        if (z->stage == 3 && whole)
+            persistent += t->flat[i].numel;
+        z->flat[i] = (struct zero_flat){.weight = n.weight, .grad = n.grad, .state = n.state,
+                                        .whole = whole, .weight_slot = -1, .grad_slot = -1};
+        n.weight += whole ? zero_elements(z, i) : t->flat[i].slice;
+        n.grad += z->stage < 2 ? zero_elements(z, i) : t->flat[i].slice;
+        n.state += t->flat[i].slice * (uint64_t)z->nslices;
     }
     return n;
 }
 
-static int alloc_states(struct zero *z, struct err *err)
+static void *alloc_shared(struct zero *z, uint64_t bytes, enum mem_class class, struct err *err)
 {
-    uint64_t total = z->table->total, held = place_states(z);
+    void *p = z->comm->ops->alloc(z->comm, bytes, class, err);
+
+    if (p)
+        memset(p, 0, bytes);
+    return p;
+}
+
+static int alloc_states(struct zero *z, struct sizes n, struct err *err)
+{
     size_t row = (size_t)z->table->nflats + 1;
 
     z->group = xcalloc(row + 1, sizeof *z->group);
     z->partial = xcalloc(row * (size_t)z->table->ranks, sizeof *z->partial);
     z->trust = xcalloc((size_t)z->table->ntensors * 2 + 1, sizeof *z->trust);
-    z->grad = z->comm->ops->alloc(z->comm, total * sizeof(float), MEM_GRAD, err);
+    z->grad = alloc_shared(z, n.grad * sizeof(float), MEM_GRAD, err);
     if (!z->grad)
         return -1;
-    memset(z->grad, 0, total * sizeof(float));
-    z->weight = z->comm->ops->alloc(z->comm, total * ds_dtype_bytes(z->dtype), MEM_PARAM, err);
-    if (!z->weight)
+    z->weight = alloc_shared(z, n.weight * ds_dtype_bytes(z->dtype), MEM_PARAM, err);
+    if (!z->weight || zero_pool_alloc(z, &z->weights, ds_dtype_bytes(z->dtype), err) < 0 ||
+        zero_pool_alloc(z, &z->grads, sizeof(float), err) < 0)
         return -1;
-    memset(z->weight, 0, total * ds_dtype_bytes(z->dtype));
     for (int k = z->dtype == DS_F32 ? ZERO_M : ZERO_W; k < ZERO_KINDS; k++) {
         if (!zero_has(z, (enum zero_kind)k))
             continue;
-        z->state[k] = alloc_zeroed(z->dev, held, sizeof(float), MEM_OPTIM, err);
+        z->state[k] = alloc_zeroed(z->dev, n.state, sizeof(float), MEM_OPTIM, err);
         if (!z->state[k])
             return -1;
     }
     return 0;
+}
+
+/* Everything but memory: what lies where, and how many slots there are. */
+static struct sizes set_up(struct zero *z)
+{
+    int split = z->stage >= 1;
+    struct sizes n;
+
+    z->first = split && z->comm ? z->comm->rank : 0;
+    z->nslices = split ? 1 : z->table->ranks;
+    n = place_states(z);
+    if (z->stage >= 2) {
+        zero_needs(z);
+        zero_walk(z);
+    }
+    return n;
+}
+
+static int stage_of(const struct param_table *t, const struct job *job)
+{
+    return t->ranks > 1 ? (int)job->zero_stage : 0;
 }
 
 int zero_create(struct zero **out, const struct param_table *t, const struct kernels *k,
@@ -61,12 +114,10 @@ int zero_create(struct zero **out, const struct param_table *t, const struct ker
                 struct err *err)
 {
     struct zero *z = xcalloc(1, sizeof *z);
-    int split = job->zero_stage >= 1;
 
     *z = (struct zero){.table = t, .job = job, .k = k, .dev = dev, .comm = comm, .dtype = dtype,
-                       .optim = optim_of(job), .first = split ? comm->rank : 0,
-                       .nslices = split ? 1 : t->ranks};
-    if (alloc_states(z, err) < 0) {
+                       .optim = optim_of(job), .stage = stage_of(t, job)};
+    if (alloc_states(z, set_up(z), err) < 0) {
         err_prefix(err, "model states of %llu parameters", (unsigned long long)t->numel);
         zero_destroy(z);
         return -1;
@@ -75,16 +126,45 @@ int zero_create(struct zero **out, const struct param_table *t, const struct ker
     return 0;
 }
 
+static void clear(struct zero *z)
+{
+    for (int l = 0; z->need && l < z->table->nlayers; l++) {
+        free(z->need[l].flat);
+        free(z->need[l].backward);
+    }
+    free(z->need);
+    zero_pool_clear(&z->weights);
+    zero_pool_clear(&z->grads);
+    free(z->event);
+    free(z->flat);
+    free(z->group);
+    free(z->partial);
+    free(z->trust);
+}
+
+/* After a failure peers may not come any more: what is still under way is given up. */
+static void finish(struct zero *z)
+{
+    for (int f = 0; z->flat && f < z->table->nflats; f++)
+        if (z->flat[f].ready)
+            zero_await(z, z->flat[f].ready, zero_stream(z));
+    for (int i = 0; i < z->grads.n; i++)
+        if (z->grads.slot[i].last)
+            zero_await(z, z->grads.slot[i].last, zero_stream(z));
+    if (z->nevents)
+        z->comm->ops->abort(z->comm);
+    for (int i = 0; i < z->nevents; i++)
+        z->dev->ops->event_done(z->event[i], 1);
+}
+
 void zero_destroy(struct zero *z)
 {
     if (!z)
         return;
+    finish(z);
     for (int k = 0; k < ZERO_KINDS; k++)
         z->dev->ops->free(z->dev, z->state[k]);
-    free(z->at);
-    free(z->group);
-    free(z->partial);
-    free(z->trust);
+    clear(z);
     free(z);
 }
 
@@ -95,11 +175,10 @@ int zero_has(const struct zero *z, enum zero_kind kind)
 
 float *zero_slice(const struct zero *z, enum zero_kind kind, int flat, int rank)
 {
-    const struct param_flat *f = &z->table->flat[flat];
-
     if (kind == ZERO_W && z->dtype == DS_F32)
-        return (float *)z->weight + f->base + (uint64_t)rank * f->slice;
-    return z->state[kind] + z->at[flat] + (uint64_t)(rank - z->first) * f->slice;
+        return zero_weight(z, flat, rank, 0);
+    return z->state[kind] + z->flat[flat].state +
+           (uint64_t)(rank - z->first) * z->table->flat[flat].slice;
 }
 
 /* ---- first weights ---- */
@@ -137,12 +216,20 @@ void zero_init(struct zero *z, uint64_t seed)
 
 /* ---- weights ---- */
 
-int zero_run(struct zero *z, const struct coll *group, int n, struct err *err)
+int zero_run(struct zero *z, const struct coll *group, int n, int64_t bucket, struct err *err)
 {
     struct ds_stream *s = z->dev->ops->stream(z->dev, STREAM_COMPUTE);
+    int64_t elements = 0;
 
-    if (z->comm->ops->submit(z->comm, group, n, s, err) < 0)
-        return -1;
+    for (int i = 0, first = 0; i < n; i++) {
+        elements += group[i].count;
+        if (i + 1 < n && elements + group[i + 1].count <= bucket)
+            continue;
+        if (z->comm->ops->submit(z->comm, group + first, i + 1 - first, s, err) < 0)
+            return -1;
+        first = i + 1;
+        elements = 0;
+    }
     z->dev->ops->event_done(z->dev->ops->record(s), 1);
     return z->comm->ops->poll(z->comm, err);
 }
@@ -150,14 +237,15 @@ int zero_run(struct zero *z, const struct coll *group, int n, struct err *err)
 int zero_gather(struct zero *z, struct err *err)
 {
     const struct param_table *t = z->table;
+    int n = 0;
 
-    if (!zero_split(z))
-        return 0;
-    for (int f = 0; f < t->nflats; f++)
-        z->group[f] = (struct coll){.op = COLL_ALL_GATHER, .count = (int64_t)t->flat[f].slice,
-                                    .dtype = z->dtype, .send = zero_weight(z, f, z->first, 0),
-                                    .recv = zero_weight(z, f, 0, 0), .class = CLASS_PARAM};
-    return zero_run(z, z->group, t->nflats, err);
+    zero_drop(z);
+    for (int f = 0; f < t->nflats && zero_split(z); f++)
+        if (z->flat[f].whole)
+            z->group[n++] = (struct coll){.op = COLL_ALL_GATHER, .count = (int64_t)t->flat[f].slice,
+                                          .dtype = z->dtype, .send = zero_weight(z, f, z->first, 0),
+                                          .recv = zero_weight(z, f, 0, 0), .class = CLASS_PARAM};
+    return zero_run(z, z->group, n, z->job->gather_bucket / t->ranks, err);
 }
 
 int zero_refresh(struct zero *z, struct err *err)
@@ -170,13 +258,18 @@ int zero_refresh(struct zero *z, struct err *err)
     return zero_gather(z, err);
 }
 
-void zero_bytes(const struct job *job, uint64_t numel, enum ds_dtype dtype, int ranks, uint64_t out[MEM_CLASSES])
+void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtype dtype,
+                uint64_t out[MEM_CLASSES])
 {
+    struct zero z = {.table = t, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
     int arrays = (dtype != DS_F32) + optim_moment(job, OPTIM_M) + optim_moment(job, OPTIM_V);
-
+    struct sizes n = set_up(&z);
 
     memset(out, 0, sizeof *out * MEM_CLASSES);
-    out[MEM_PARAM] = numel * ds_dtype_bytes(dtype);
-    out[MEM_GRAD] = numel * 4;
-    out[MEM_OPTIM] = numel * 4 * (uint64_t)arrays / (uint64_t)(job->zero_stage ? ranks : 1);
+    out[MEM_PARAM] = n.weight * ds_dtype_bytes(dtype);
+    out[MEM_GRAD] = n.grad * sizeof(float);
+    out[MEM_OPTIM] = n.state * sizeof(float) * (uint64_t)arrays;
+    out[MEM_BUFFER] = zero_pool_bytes(&z.weights, ds_dtype_bytes(dtype)) +
+                      zero_pool_bytes(&z.grads, sizeof(float));
+    clear(&z);
 }

@@ -65,13 +65,14 @@ static void deepspeed_file(void **state)
             " \"gradient_clipping\": 1.0, \"bfloat16\": {\"enabled\": true}, \"fp16\": "
             "{\"enabled\": false,\n"
             "   \"loss_scale\": 0, \"initial_scale_power\": 16}, \"wall_clock_breakdown\": false,\n"
-            " \"zero_optimization\": {\"stage\": 0, \"reduce_bucket_size\": 2e8, \"overlap_comm\": "
-            "true}}"),
+            " \"zero_optimization\": {\"stage\": 2, \"reduce_bucket_size\": 2e8, \"overlap_comm\": "
+            "true, \"round_robin_gradients\": true}}"),
         "");
     assert_string_equal(buf_str(&warn),
                         "f:3: optimizer.params.torch_adam has no effect here\n"
-                        "f:8: zero_optimization.reduce_bucket_size has no effect here\n"
-                        "f:8: zero_optimization.overlap_comm has no effect here\n");
+                        "f:8: zero_optimization.round_robin_gradients has no effect here\n");
+    assert_true(job.zero_stage == 2 && job.reduce_bucket == 200000000 &&
+                job.overlap_comm == OVERLAP_ON && job.max_live == 1000000000);
     assert_true(job.train_batch_size == 32 && job.micro_batch_size == 4 &&
                 job.steps_per_print == 100);
     assert_true(job.lr == 0.00015 && job.betas.v[1] == 0.95 && job.weight_decay == 0.1 &&
@@ -88,15 +89,14 @@ static void deepspeed_refusals(void **state)
         apply(
             "{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"max_grad_norm\": 1.0}},\n"
             "\"fp16\": {\"enabled\": true},\n"
-            "\"zero_optimization\": {\"stage\": 3, \"offload_optimizer\": {\"device\": \"cpu\"}},\n"
+            "\"zero_optimization\": {\"stage\": 4, \"offload_optimizer\": {\"device\": \"cpu\"}},\n"
             "\"gradient_acumulation_steps\": 2}"),
         "f:1: optimizer.type = OneBitAdam: expected one of AdamW, Adam, Lion, Adagrad, SGD, Lamb (Adam "
         "is AdamW too, as in DeepSpeed, unless optimizer.params.adam_w_mode = false)\n"
         "f:1: optimizer.params.max_grad_norm = 1 is not supported, only 0: use gradient_clipping\n"
         "f:2: fp16.enabled = true: section fp16 of DeepSpeed is not supported: use bf16.enabled\n"
-        "f:3: zero_optimization.stage = 3: expected a whole number in 0..1 (what is split over the "
-        "data "
-        "ranks: 0 nothing, 1 optimizer states; this version has no 2 and 3)\n"
+        "f:3: zero_optimization.stage = 4: expected a whole number in 0..3 (what is split over the "
+        "data ranks: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too)\n"
         "f:3: zero_optimization.offload_optimizer.device = cpu is not supported, only none\n"
         "f:4: unknown setting gradient_acumulation_steps; did you mean "
         "gradient_accumulation_steps?");

@@ -1,0 +1,136 @@
+/* What surrounds a layer's work from stage 2 on: its weights are fetched, its gradients get a place and are
+ * scattered. See zero.h.
+ *
+ * The host calls in the order of the work on the compute stream. Collectives go to zero_stream; with overlap
+ * that is another stream, and events keep the two apart: a gather waits for the layers that had its slot, a
+ * layer for its gather, a reduction for the layer, a layer for the last reduction out of its slot.
+ */
+#include "engine/zero/zero_impl.h"
+
+#include "engine/base/buf.h"
+
+struct ds_stream *zero_stream(const struct zero *z)
+{
+    return z->dev->ops->stream(z->dev, z->stage >= 2 && z->job->overlap_comm == OVERLAP_ON ? STREAM_COMM
+                                                                                         : STREAM_COMPUTE);
+}
+
+void zero_await(struct zero *z, struct ds_event *e, struct ds_stream *after)
+{
+    int n = 0;
+
+    z->dev->ops->wait(after, e);
+    ARRAY_GROW(z->event, z->nevents, z->cap_events);
+    z->event[z->nevents++] = e;
+    for (int i = 0; i < z->nevents; i++)
+        if (!z->dev->ops->event_done(z->event[i], 0))
+            z->event[n++] = z->event[i];
+    z->nevents = n;
+}
+
+void zero_order(struct zero *z, struct ds_stream *before, struct ds_stream *after)
+{
+    if (before != after)
+        zero_await(z, z->dev->ops->record(before), after);
+}
+
+/* ---- gradients ---- */
+
+static int give_place(struct zero *z, int layer, struct err *err)
+{
+    for (int f = 0; f < z->table->nflats; f++) {
+        int at;
+
+        if (layer != z->flat[f].first)
+            continue;
+        at = zero_slot_take(z, &z->grads, f);
+        if (at < 0)
+            return err_set(err, ERR_JOB_INTERNAL, "no buffer is free for the gradients of %s",
+                           z->table->tensor[z->table->flat[f].first].name);
+        z->flat[f].grad_slot = at;
+    }
+    return 0;
+}
+
+static int scatter(struct zero *z, int layer, struct err *err)
+{
+    for (int f = 0; f < z->table->nflats; f++) {
+        if (layer != z->flat[f].last)
+            continue;
+        if (!z->dry && zero_scatter(z, f, err) < 0)
+            return -1;
+        z->grads.slot[z->flat[f].grad_slot].busy = 0;
+        z->flat[f].grad_slot = -1;
+    }
+    return 0;
+}
+
+/* ---- a pass ---- */
+
+void zero_begin(struct zero *z, int training)
+{
+    int uses = z->table->nlayers * (training ? 2 : 1);
+
+    if (uses != z->uses)
+        zero_drop(z);
+    z->uses = uses;
+}
+
+void zero_begin_backward(struct zero *z, int adds)
+{
+    z->adds = adds;
+}
+
+static void bind(struct zero *z, int layer, void **w, struct ds_grad *g)
+{
+    const struct param_table *t = z->table;
+
+    for (int i = 0; i < t->nparams[layer]; i++) {
+        const struct zero_flat *f = &z->flat[t->flat_of[layer][i]];
+        uint64_t at = t->at[layer][i] - t->flat[t->flat_of[layer][i]].base;
+        char *weights = f->whole ? zero_weight(z, t->flat_of[layer][i], 0, 0)
+                        : f->weight_slot >= 0 ? z->weights.slot[f->weight_slot].at : NULL;
+
+        w[i] = weights ? weights + at * ds_dtype_bytes(z->dtype) : NULL;
+        if (f->grad_slot >= 0)
+            g[i].data = (float *)z->grads.slot[f->grad_slot].at + at;
+    }
+}
+
+int zero_enter(struct zero *z, int use, void **w, struct ds_grad *g, struct err *err)
+{
+    int backward, layer = zero_layer(z, use, &backward);
+
+    if (zero_fetch(z, use, err) < 0 || (backward && give_place(z, layer, err) < 0))
+        return -1;
+    if (!z->dry)
+        bind(z, layer, w, g);
+    return 0;
+}
+
+int zero_leave(struct zero *z, int use, struct err *err)
+{
+    int backward, layer = zero_layer(z, use, &backward);
+
+    zero_release(z, use);
+    return backward ? scatter(z, layer, err) : 0;
+}
+
+/* Two micro-batches from nothing and from what they left, two evaluations likewise. */
+void zero_walk(struct zero *z)
+{
+    struct err err = ERR_INIT;
+
+    z->dry = 1;
+    for (int pass = 0; pass < 4; pass++) {
+        zero_begin(z, pass < 2);
+        for (int use = 0; use < z->uses; use++) {
+            zero_enter(z, use, NULL, NULL, &err);
+            zero_leave(z, use, &err);
+        }
+    }
+    zero_drop(z);
+    z->dry = 0;
+    if (z->job->overlap_comm == OVERLAP_ON)
+        zero_pool_double(z, &z->grads, (uint64_t)z->job->reduce_bucket);
+}
