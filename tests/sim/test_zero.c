@@ -1,0 +1,426 @@
+/* ZeRO's laws with N ranks in one process: what each stage sends and holds, that checkpoints go from any stage to
+ * any other, and that streams that dawdle change nothing. That the stages compute the same is in test_train.c.
+ */
+#include "engine/train/train.h"
+#include "engine/zero/zero_impl.h"
+
+#include "engine/base/buf.h"
+
+#include <dirent.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define RANKS 7
+#define STEPS 8
+
+/* GPT-2's form of 2 blocks, 32 wide, on bytes in samples of 16: its parameters by hand. */
+#define WTE (256 * 32)
+#define WPE (16 * 32)
+#define BLOCK (12 * 32 * 32 + 13 * 32)
+#define NORM (2 * 32)
+
+static const char base[] = "gradient_clipping = 1.0\n"
+                           "[optimizer.params]\nlr = 3e-3\nweight_decay = 0.1\n"
+                           "[zero_optimization]\noverlap_comm = false\n"
+                           "[model]\nn_layer = 2\nn_head = 4\nn_embd = 32\n"
+                           "[data]\nseq_len = 16\nvalid_split = 0.1\n"
+                           "[run]\nseed = 5\nthreads = 1\nsteps = 100\neval_samples = 14\n";
+static const char strict[] = "[zero_optimization]\nstage3_max_live_parameters = 0\n"
+                             "stage3_max_reuse_distance = 0\nstage3_param_persistence_threshold = 0\n";
+
+static char dir[64], text[96];
+
+struct rank {
+    struct boot *boot;
+    const struct settings_rows *rows;
+    pthread_barrier_t *all;
+    int64_t from, to; /* steps: those from `from` on are measured */
+    double loss[STEPS];
+    struct comm_counters before, after;
+    struct mem_info mem;
+    uint64_t wire;                 /* bytes that the kernel sent for the whole process meanwhile */
+    uint64_t said[MEM_CLASSES];    /* zero_bytes */
+    double numel;
+    float *master;                 /* own slices */
+    uint64_t n;
+    struct err err;
+    int rc;
+};
+
+static int make_text(void **state)
+{
+    FILE *f;
+
+    strcpy(dir, "/tmp/ds-test-zero-XXXXXX");
+    if (!mkdtemp(dir))
+        return -1;
+    snprintf(text, sizeof text, "%s/text.txt", dir);
+    f = fopen(text, "w");
+    for (unsigned i = 0, x = 1; i < 20000; i++, x = x * 1103515245u + 12345u)
+        fputc("the king said water "[(x >> 16) % 20], f);
+    return fclose(f);
+}
+
+static int remove_text(void **state)
+{
+    char *command = xasprintf("rm -rf '%s'", dir);
+    int rc = system(command);
+
+    free(command);
+    return rc;
+}
+
+/* NULL-terminated pairs of path and value on top of the base. */
+static struct settings_rows job_rows(const char *more, const char *path, ...)
+{
+    struct settings_rows rows = {0};
+    struct err err = ERR_INIT;
+    va_list ap;
+
+    if (settings_read(&rows, "base", base, strlen(base), &err) < 0 ||
+        (more && settings_read(&rows, "more", more, strlen(more), &err) < 0))
+        fail_msg("%s", err.text);
+    settings_rows_add(&rows, "data.train", text, "test");
+    va_start(ap, path);
+    for (; path; path = va_arg(ap, const char *))
+        settings_rows_add(&rows, path, va_arg(ap, const char *), "test");
+    va_end(ap);
+    return rows;
+}
+
+/* What the kernel has sent over this process's TCP connections. */
+static uint64_t kernel_sent(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    uint64_t sum = 0;
+
+    for (struct dirent *e; (e = readdir(d));) {
+        struct tcp_info info = {0};
+        socklen_t n = sizeof info;
+
+        if (getsockopt(atoi(e->d_name), IPPROTO_TCP, TCP_INFO, &info, &n) == 0)
+            sum += info.tcpi_bytes_sent - info.tcpi_bytes_retrans;
+    }
+    closedir(d);
+    return sum;
+}
+
+/* All ranks at once, so that nothing is under way. */
+static void measure(struct rank *r, struct train *t, struct comm_counters *c)
+{
+    pthread_barrier_wait(r->all);
+    t->comm->ops->counters(t->comm, c);
+    r->wire = kernel_sent() - r->wire;
+    pthread_barrier_wait(r->all);
+}
+
+static void keep(struct rank *r, struct train *t)
+{
+    const struct param_table *pt = t->setup->table;
+
+    t->dev->ops->info(t->dev, &r->mem);
+    zero_bytes(pt, &t->setup->job, t->setup->dtype, r->said);
+    r->numel = (double)pt->numel;
+    r->master = xcalloc(pt->total + 1, sizeof *r->master);
+    for (int f = 0; f < pt->nflats; f++) {
+        memcpy(r->master + r->n, zero_slice(t->zero, ZERO_W, f, t->comm->rank),
+               pt->flat[f].slice * sizeof *r->master);
+        r->n += pt->flat[f].slice;
+    }
+}
+
+static int run(struct rank *r, struct train *t)
+{
+    while (t->step < r->to) {
+        if (t->step == r->from)
+            measure(r, t, &r->before);
+        if (train_step(t, &r->err) < 0)
+            return -1;
+        r->loss[t->step - 1] = t->loss;
+    }
+    measure(r, t, &r->after);
+    keep(r, t);
+    if (t->setup->job.run_dir && train_save(t, &r->err) < 0)
+        return -1;
+    for (int64_t step; t->writer && ckpt_poll(t->writer, 1, &step, &r->err) > 0;)
+        ;
+    return 0;
+}
+
+static void *rank_main(void *arg)
+{
+    struct rank *r = arg;
+    struct setup *s = NULL;
+    struct train *t = NULL;
+
+    r->rc = setup_create(&s, r->rows, r->boot->world, 1, NULL, &r->err);
+    if (!r->rc)
+        r->rc = train_create(&t, s, r->boot, NULL, &r->err);
+    if (!r->rc)
+        r->rc = run(r, t);
+    train_destroy(t);
+    setup_destroy(s);
+    return NULL;
+}
+
+/* The first rank of each `nodes`-th part speaks TCP to the others. */
+static void train(struct rank *r, int world, int nodes, int64_t from, int64_t to,
+                  const struct settings_rows *rows)
+{
+    struct boot_world *w = boot_world_create(world, nodes);
+    pthread_barrier_t all;
+    pthread_t thread[RANKS];
+
+    pthread_barrier_init(&all, NULL, (unsigned)world);
+    for (int i = 0; i < world; i++) {
+        r[i] = (struct rank){.boot = boot_world_rank(w, i), .rows = rows, .all = &all, .from = from, .to = to};
+        pthread_create(&thread[i], NULL, rank_main, &r[i]);
+    }
+    for (int i = 0; i < world; i++)
+        pthread_join(thread[i], NULL);
+    for (int i = 0; i < world; i++)
+        if (r[i].rc)
+            fail_msg("rank %d of %d: %s", i, world, r[i].err.text);
+    pthread_barrier_destroy(&all);
+    boot_world_destroy(w);
+}
+
+static void clear(struct rank *r, int world)
+{
+    for (int i = 0; i < world; i++)
+        free(r[i].master);
+}
+
+/* ---- bytes on the wire ---- */
+
+static uint64_t sent(const struct rank *r, enum coll_class class)
+{
+    uint64_t sum = 0;
+
+    for (int op = 0; op < COLL_OPS; op++)
+        sum += r->after.sent[op][class] - r->before.sent[op][class];
+    return sum;
+}
+
+static uint64_t padded(uint64_t n, int world)
+{
+    uint64_t to = 16 * (uint64_t)world;
+
+    return (n + to - 1) / to * to;
+}
+
+/* Elements of gradients and of weights that a rank sends in one step, times N / (N - 1): ENGINE 5. The tied
+ * embedding is read by the first and by the last layer, which is kept from its forward to its backward; the
+ * first layer's backward reads nothing. */
+static void formula(int stage, int world, uint64_t k, uint64_t *grad, uint64_t *param)
+{
+    uint64_t wte = padded(WTE, world), wpe = padded(WPE, world), block = padded(BLOCK, world),
+             norm = padded(NORM, world), p = wte + wpe + 2 * block + norm;
+
+    *grad = stage >= 2 ? k * p : p;
+    *param = stage == 3 ? k * (2 * wte + wpe + 2 * 2 * block + 2 * norm) : p;
+}
+
+static void bytes_are_those_of_the_formula(void **state)
+{
+    static const int world[] = {1, 2, 3, 4, 7};
+    struct rank r[RANKS];
+
+    for (int i = 0; i < 5; i++)
+        for (int stage = 0; stage <= 3; stage++)
+            for (int k = 1; k <= 3; k += 2) {
+                char s[2] = {(char)('0' + stage), 0}, a[2] = {(char)('0' + k), 0};
+                const char *bf16 = stage % 2 ? "true" : "false"; /* 16-bit weights beside fp32 gradients */
+                struct settings_rows rows = job_rows(
+                    strict, "train_batch_size", "252", "gradient_accumulation_steps", a,
+                    "zero_optimization.stage", s, "bf16.enabled", bf16, NULL);
+                uint64_t grad, param, n = (uint64_t)world[i], size = stage == 1 || stage == 3 ? 2 : 4;
+
+                train(r, world[i], 1, 2, 4, &rows);
+                formula(stage, world[i], (uint64_t)k, &grad, &param);
+                for (int j = 0; j < world[i]; j++) { /* stage 0 gathers what it has reduced, in one call */
+                    uint64_t g = 2 * 4 * (n - 1) * grad / n, p = 2 * size * (n - 1) * param / n;
+
+                    assert_int_equal(sent(&r[j], CLASS_GRAD), stage ? g : g + p);
+                    assert_int_equal(sent(&r[j], CLASS_PARAM), stage ? p : 0);
+                }
+                clear(r, world[i]);
+                settings_rows_clear(&rows);
+            }
+}
+
+/* A second count, the kernel's, for two ranks that speak TCP: all payload, and little beside it. */
+static void the_kernel_counts_the_same(void **state)
+{
+    for (int stage = 0; stage <= 3; stage++) {
+        char s[2] = {(char)('0' + stage), 0};
+        struct settings_rows rows = job_rows(strict, "train_batch_size", "12", "gradient_accumulation_steps",
+                                             "3", "zero_optimization.stage", s, NULL);
+        struct rank r[RANKS];
+        uint64_t ours = 0;
+
+        train(r, 2, 2, 2, 6, &rows);
+        for (int j = 0; j < 2; j++)
+            for (int class = 0; class < CLASSES; class++)
+                ours += sent(&r[j], (enum coll_class)class);
+        assert_true(ours > 1000000);
+        if (r[0].wire < ours || r[0].wire > ours + ours / 50)
+            fail_msg("stage %d: the kernel sent %llu bytes, we count %llu", stage,
+                     (unsigned long long)r[0].wire, (unsigned long long)ours);
+        clear(r, 2);
+        settings_rows_clear(&rows);
+    }
+}
+
+/* ---- memory ---- */
+
+/* ENGINE 3: bytes a parameter of weights, gradients and optimizer, to 1 %; buffers as the start table says. */
+static void memory_is_that_of_the_formula(void **state)
+{
+    struct rank r[RANKS];
+
+    for (int stage = 0; stage <= 3; stage++)
+        for (int world = 1; world <= 4; world++)
+            for (int bf16 = 0; bf16 <= 1; bf16++) {
+                char s[2] = {(char)('0' + stage), 0};
+                struct settings_rows rows = job_rows(
+                    strict, "train_micro_batch_size_per_gpu", "1", "gradient_accumulation_steps", "1",
+                    "zero_optimization.stage", s, "bf16.enabled", bf16 ? "true" : "false", "model.n_embd",
+                    "128", "zero_optimization.overlap_comm", world % 2 ? "true" : "false", NULL);
+                double w = bf16 ? 2 : 4, optim = bf16 ? 12 : 8, n = world;
+                double want[3] = {stage == 3 ? w / n : w, stage >= 2 ? 4 / n : 4,
+                                  stage >= 1 ? optim / n : optim};
+
+                train(r, world, 1, 2, 3, &rows);
+                for (int c = MEM_PARAM; c <= MEM_OPTIM; c++) {
+                    double have = (double)r[0].mem.peak[c] / r[0].numel / want[c];
+
+                    if (have < 1 || have > 1.01)
+                        fail_msg("stage %d, %d ranks, %s: %.4f of the formula", stage, world,
+                                 mem_class_name[c], have);
+                    assert_int_equal(r[0].mem.peak[c], r[0].said[c]);
+                }
+                assert_int_equal(r[0].mem.peak[MEM_BUFFER], r[0].said[MEM_BUFFER]);
+                clear(r, world);
+                settings_rows_clear(&rows);
+            }
+}
+
+/* Without overlap and with nothing kept: a layer's weights and its gradients, each size once; the tied embedding's
+ * gradient stays from the last layer's backward to the first's. */
+static void buffers_by_hand(void **state)
+{
+    uint64_t all = padded(WTE, 3) + padded(WPE, 3) + padded(BLOCK, 3) + padded(NORM, 3);
+    struct rank r[RANKS];
+
+    for (int stage = 2; stage <= 3; stage++) {
+        struct settings_rows rows = job_rows(strict, "train_batch_size", "6", "gradient_accumulation_steps",
+                                             "2", "zero_optimization.stage", stage == 2 ? "2" : "3", NULL);
+
+        train(r, 3, 1, 2, 3, &rows);
+        assert_int_equal(r[0].mem.peak[MEM_BUFFER], 4 * all * (stage == 3 ? 2 : 1));
+        clear(r, 3);
+        settings_rows_clear(&rows);
+    }
+}
+
+/* ---- checkpoints ---- */
+
+/* Saved in one stage on 3 ranks, gone on with in every stage on 1 to 4: as if it had been one run. */
+static void checkpoints_go_from_stage_to_stage(void **state)
+{
+    struct rank r[RANKS], whole[RANKS];
+    struct settings_rows plain = job_rows(strict, "train_batch_size", "12", NULL);
+
+    train(whole, 3, 1, 0, STEPS, &plain);
+    for (int from = 0; from <= 3; from++) {
+        char *run = xasprintf("%s/stage-%d", dir, from), f[2] = {(char)('0' + from), 0};
+        struct settings_rows save = job_rows(strict, "train_batch_size", "12", "zero_optimization.stage", f,
+                                             "run.dir", run, NULL);
+
+        train(r, 3, 1, 0, 4, &save);
+        clear(r, 3);
+        for (int to = 0; to <= 3; to++) {
+            char t[2] = {(char)('0' + to), 0};
+            int world = 1 + (from + to) % 4;
+            struct settings_rows again = job_rows(strict, "train_batch_size", "12",
+                                                  "zero_optimization.stage", t, "run.resume", run, NULL);
+
+            train(r, world, 1, 4, STEPS, &again);
+            for (int i = 4; i < STEPS; i++)
+                assert_true(fabs(r[0].loss[i] - whole[0].loss[i]) <=
+                            (world == 3 ? 0 : 1e-5) * whole[0].loss[i]);
+            clear(r, world);
+            settings_rows_clear(&again);
+        }
+        settings_rows_clear(&save);
+        free(run);
+    }
+    clear(whole, 3);
+    settings_rows_clear(&plain);
+}
+
+/* ---- streams ---- */
+
+static const struct {
+    const char *stage, *live, *persist, *prefetch;
+} streams[] = {{"2", "0", "0", "0"},
+               {"3", "0", "0", "0"},
+               {"3", "3e4", "0", "2e4"},
+               {"3", "1e9", "100", "5e7"}};
+
+/* ENGINE 6: every stream a thread with random delays, collectives beside the layers: the same bits. */
+static void dawdling_streams_change_nothing(void **state)
+{
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        struct settings_rows rows[2];
+        struct rank r[2][RANKS];
+
+        for (int j = 0; j < 2; j++) {
+            rows[j] = job_rows(strict, "train_batch_size", "18", "gradient_accumulation_steps", "3",
+                               "zero_optimization.stage", streams[i].stage,
+                               "zero_optimization.stage3_max_live_parameters", streams[i].live,
+                               "zero_optimization.stage3_max_reuse_distance", streams[i].live,
+                               "zero_optimization.stage3_param_persistence_threshold", streams[i].persist,
+                               "zero_optimization.stage3_prefetch_bucket_size", streams[i].prefetch,
+                               "zero_optimization.overlap_comm", j ? "true" : "false", NULL);
+            if (j)
+                setenv("DS_DEVICE", "cpu-async", 1);
+            train(r[j], 3, 1, 0, 4, &rows[j]);
+            unsetenv("DS_DEVICE");
+        }
+        for (int k = 0; k < 3; k++) {
+            assert_memory_equal(r[0][k].loss, r[1][k].loss, sizeof r[0][k].loss);
+            assert_int_equal(r[0][k].n, r[1][k].n);
+            assert_memory_equal(r[0][k].master, r[1][k].master, r[0][k].n * sizeof(float));
+        }
+        for (int j = 0; j < 2; j++) {
+            clear(r[j], 3);
+            settings_rows_clear(&rows[j]);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(the_kernel_counts_the_same),
+        cmocka_unit_test(memory_is_that_of_the_formula),
+        cmocka_unit_test(buffers_by_hand),
+        cmocka_unit_test(checkpoints_go_from_stage_to_stage),
+        cmocka_unit_test(dawdling_streams_change_nothing),
+    };
+
+    return cmocka_run_group_tests_name("zero", tests, make_text, remove_text);
+}
