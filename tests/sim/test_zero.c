@@ -411,6 +411,84 @@ static void dawdling_streams_change_nothing(void **state)
     }
 }
 
+/* ---- optimizers ---- */
+
+/* One micro-batch: what stage 1 gives, stages 2 and 3 give to the bit. */
+static void every_optimizer_in_every_stage(void **state)
+{
+    static const char *const type[] = {"AdamW", "Lion", "Adagrad", "SGD", "Lamb"};
+
+    for (int o = 0; o < 5; o++) {
+        struct rank r[2][RANKS];
+
+        for (int stage = 1; stage <= 3; stage++) {
+            char s[2] = {(char)('0' + stage), 0};
+            struct settings_rows rows = job_rows(strict, "train_batch_size", "12", "optimizer.type", type[o],
+                                                 "zero_optimization.stage", s, NULL);
+
+            train(r[stage > 1], 3, 1, 0, 5, &rows);
+            for (int k = 0; k < 3 && stage > 1; k++)
+                assert_memory_equal(r[0][k].master, r[1][k].master, r[0][k].n * sizeof(float));
+            if (stage > 1)
+                clear(r[1], 3);
+            settings_rows_clear(&rows);
+        }
+        clear(r[0], 3);
+    }
+}
+
+/* ---- the end ---- */
+
+struct leaver {
+    struct rank r;
+    struct boot_world *world;
+    int leaves;
+};
+
+static void *leaver_main(void *arg)
+{
+    struct leaver *l = arg;
+    struct rank *r = &l->r;
+    struct setup *s = NULL;
+    struct train *t = NULL;
+
+    r->rc = setup_create(&s, r->rows, r->boot->world, 1, NULL, &r->err);
+    if (!r->rc)
+        r->rc = train_create(&t, s, r->boot, NULL, &r->err);
+    while (!r->rc && !(l->leaves && t->step == 2))
+        r->rc = train_step(t, &r->err);
+    if (l->leaves)
+        boot_world_abort(l->world);
+    train_destroy(t);
+    setup_destroy(s);
+    return NULL;
+}
+
+/* A rank leaves between two steps and the agents say so: the others end, with work under way on two streams. */
+static void a_rank_that_leaves_ends_all(void **state)
+{
+    for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
+        struct settings_rows rows = job_rows(strict, "train_batch_size", "9", "zero_optimization.stage",
+                                             streams[i].stage, "zero_optimization.stage3_max_live_parameters",
+                                             streams[i].live, "zero_optimization.overlap_comm", "true", NULL);
+        struct boot_world *w = boot_world_create(3, 1);
+        struct leaver l[3];
+        pthread_t thread[3];
+
+        for (int k = 0; k < 3; k++) {
+            l[k] = (struct leaver){{.boot = boot_world_rank(w, k), .rows = &rows}, w, k == 1};
+            pthread_create(&thread[k], NULL, leaver_main, &l[k]);
+        }
+        for (int k = 0; k < 3; k++)
+            pthread_join(thread[k], NULL);
+        assert_int_equal(l[1].r.rc, 0);
+        for (int k = 0; k < 3; k += 2)
+            assert_int_equal(l[k].r.err.code, ERR_RANK_ABORT);
+        boot_world_destroy(w);
+        settings_rows_clear(&rows);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -420,6 +498,8 @@ int main(void)
         cmocka_unit_test(buffers_by_hand),
         cmocka_unit_test(checkpoints_go_from_stage_to_stage),
         cmocka_unit_test(dawdling_streams_change_nothing),
+        cmocka_unit_test(every_optimizer_in_every_stage),
+        cmocka_unit_test(a_rank_that_leaves_ends_all),
     };
 
     return cmocka_run_group_tests_name("zero", tests, make_text, remove_text);
