@@ -115,6 +115,7 @@ void front_destroy(struct front *f)
     front_stdin_close(f);
     if (f->ops->destroy)
         f->ops->destroy(f->pool);
+    aside_leave(f->folders);
     writer_destroy(f->term);
     writer_destroy(f->files);
     while (uv_run(&f->loop, UV_RUN_NOWAIT) && turns--)

@@ -5,6 +5,7 @@
 
 #include "engine/base/log.h"
 #include "launcher/address.h"
+#include "launcher/aside.h"
 #include "launcher/backlog.h"
 #include "launcher/binding.h"
 #include "launcher/control.h"
@@ -107,6 +108,7 @@ struct front {
     int64_t live_ms;             /* when it was drawn last */
     char *run_dir;               /* absolute; NULL: none */
     int run_dir_made;
+    struct aside *folders;       /* they are being made; NULL: they are not */
     double began_wall;
     int64_t spent_ms[JOB_STATES];
     struct buf frame; /* being put together for one send */
@@ -137,6 +139,7 @@ void front_send_all(struct front *f, enum msg_type type, const void *data, size_
 void front_send_number(struct front *f, enum msg_type type, uint64_t v, int bytes);
 int front_has_hello(const struct front_node *nd); /* or will not come */
 void front_checks_done(struct front *f);
+void front_folders_made(struct front *f, const struct err *err); /* err->code ERR_OK: they are there */
 void front_count_down(struct front *f);
 
 /* frontctl.c: how a running job is reached */
@@ -163,7 +166,9 @@ uint8_t *front_shrink(struct front *f);      /* says so; which hosts are lost, o
 /* spawning.c: what the agents get for CHECK and SPAWN; needs every hello. */
 int front_addresses(struct front *f, struct err *err);
 void front_send_spawn(struct front *f, enum msg_type type);
-int front_make_run_dir(struct front *f, struct err *err);
+
+/* folders.c: makes them beside the loop; front_folders_made (job.c) follows, now or later. */
+void front_make_folders(struct front *f);
 
 /* siting.c: processors and devices of every rank; needs every hello. The number of nodes where what was asked
  * for cannot be had: their why says it. */
@@ -199,7 +204,7 @@ void front_say_cost(struct front *f);
 void front_count_pong(struct front *f, int64_t ns); /* from a ping to its answer */
 
 /* frontlogs.c: files by torchrun's words */
-int front_logs_open(struct front *f, struct err *err); /* the folder */
+int front_logs_wanted(struct front *f); /* 1: some streams go to files */
 void front_logs_attempt(struct front *f);              /* the files of the ranks that start now */
 void front_logs_put(struct front *f, int node, int rank, int stream, const char *data, size_t n);
 int front_logs_shown(const struct front *f, int rank, int stream);

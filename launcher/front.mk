@@ -2,11 +2,11 @@
 noinst_LIBRARIES += libfront.a
 libfront_a_CFLAGS = $(AM_CFLAGS) $(UV_CFLAGS) $(HWLOC_CFLAGS)
 libfront_a_SOURCES = \
-	launcher/address.c launcher/address.h launcher/binding.c launcher/binding.h launcher/exportenv.c launcher/exportenv.h \
+	launcher/address.c launcher/address.h launcher/aside.c launcher/aside.h launcher/binding.c launcher/binding.h launcher/exportenv.c launcher/exportenv.h \
 	launcher/jsonget.c launcher/jsonget.h launcher/progress.c launcher/progress.h \
 	launcher/rundir.c launcher/rundir.h \
 	launcher/command.c launcher/command.h launcher/control.c launcher/control.h launcher/everywhere.c launcher/everywhere.h \
-	launcher/frontctl.c launcher/gather.c launcher/gather.h \
+	launcher/folders.c launcher/frontctl.c launcher/gather.c launcher/gather.h \
 	launcher/agents.c launcher/front.c launcher/front.h launcher/frontout.c launcher/job.c launcher/spawning.c \
 	launcher/stdinpump.c launcher/stdinpump.h launcher/task.c launcher/task.h launcher/task_torch.c launcher/verdict.c \
 	launcher/judge.c launcher/judge.h launcher/jobstate.c launcher/jobstate.h \

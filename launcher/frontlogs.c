@@ -5,11 +5,7 @@
 
 #include "launcher/torchlog.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 
 #define HIDDEN 2 /* the bits of hidden streams, shifted by so many */
 
@@ -26,43 +22,7 @@ static uint8_t how_of(const struct torch_options *t, int local)
     return (uint8_t)(files | hidden << HIDDEN);
 }
 
-/* DIR is made with what is above it; below it stands a new folder of this launch. */
-static int make_base(struct front *f, struct err *err)
-{
-    const char *dir = f->o->torch.log_dir, *id = f->o->torch.run_id ? f->o->torch.run_id : f->task->job_id, *tmp;
-    char *slash;
-
-    if (f->task->logs) {
-        f->logs = xstrdup(f->task->logs);
-        return 0;
-    }
-    if (dir) {
-        char *path = xasprintf("%s/", dir);
-
-        for (slash = strchr(path + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
-            *slash = 0;
-            if (mkdir(path, 0777) && errno != EEXIST && errno != EROFS) {
-                err_set(err, ERR_INPUT_FILE, "--log-dir: cannot make %s: %m", path);
-                free(path);
-                return -1;
-            }
-            *slash = '/';
-        }
-        free(path);
-    }
-    tmp = getenv("TMPDIR");
-    f->logs = dir ? xasprintf("%s/%s_XXXXXX", dir, id)
-                  : xasprintf("%s/ds-launch_%s_XXXXXX", tmp && *tmp ? tmp : "/tmp", id);
-    for (slash = strrchr(f->logs, '_') - strlen(id); *slash; slash++)
-        if (*slash == '/')
-            *slash = '_'; /* an id is one name */
-    if (!mkdtemp(f->logs))
-        return err_set(err, ERR_INPUT_FILE, "cannot make a folder for output below %s: %m", dir ? dir : "TMPDIR");
-    front_say(f, LOG_INFO, "output of the ranks: %s", f->logs);
-    return 0;
-}
-
-int front_logs_open(struct front *f, struct err *err)
+int front_logs_wanted(struct front *f)
 {
     const struct torch_options *t = &f->o->torch;
     int r, files = 0;
@@ -74,42 +34,29 @@ int front_logs_open(struct front *f, struct err *err)
         f->how[r] = how_of(t, f->place.rank[r].local_rank);
         files |= f->how[r] & ((1 << HIDDEN) - 1);
     }
-    if (!files)
-        return 0;
-    f->stream_log = xcalloc(2 * (size_t)f->place.world, sizeof *f->stream_log);
-    return make_base(f, err);
+    if (files)
+        f->stream_log = xcalloc(2 * (size_t)f->place.world, sizeof *f->stream_log);
+    return files != 0;
 }
 
-static int make_folder(const char *path)
-{
-    return mkdir(path, 0700) && errno != EEXIST ? -1 : 0;
-}
-
-/* The sinks of this attempt. A folder that can't be made is told by the writer when it opens the files there. */
+/* The sinks of this attempt. They are opened now, as a rank that says nothing has a file, too. */
 void front_logs_attempt(struct front *f)
 {
     static const char *const names[] = {"stdout.log", "stderr.log"};
-    char *attempt, *folder, *path;
+    struct sink **s = f->stream_log;
     int r, k;
 
-    if (!f->stream_log)
-        return;
-    attempt = xasprintf("%s/attempt_%d", f->logs, f->restarts);
-    make_folder(attempt);
-    for (r = 0; r < f->place.world; r++) {
-        folder = xasprintf("%s/%d", attempt, r);
-        if (f->how[r] & ((1 << HIDDEN) - 1))
-            make_folder(folder);
-        for (k = 0; k < 2; k++) {
-            path = xasprintf("%s/%s", folder, names[k]);
-            if (f->stream_log[2 * r + k])
-                writer_file_ends(f->files, f->stream_log[2 * r + k]); /* of the attempt before */
-            f->stream_log[2 * r + k] = f->how[r] & (1 << k) ? writer_file(f->files, path) : NULL;
+    for (r = 0; s && r < f->place.world; r++)
+        for (k = 0; k < 2; k++, s++) {
+            char *path = xasprintf("%s/attempt_%d/%d/%s", f->logs, f->restarts, r, names[k]);
+
+            if (*s)
+                writer_file_ends(f->files, *s); /* of the attempt before */
+            *s = f->how[r] & (1 << k) ? writer_file(f->files, path) : NULL;
+            if (*s)
+                writer_put(f->files, *s, NULL, 0, -1, 0);
             free(path);
         }
-        free(folder);
-    }
-    free(attempt);
 }
 
 void front_logs_put(struct front *f, int node, int rank, int stream, const char *data, size_t n)

@@ -120,12 +120,15 @@ static void say_late(struct front *f)
     if (!late[s].has)
         return;
     front_laggards(f, late[s].has, &list);
-    if (list.len)
+    if (s == JOB_CHECKING && f->folders)
+        err_set(&err, ERR_JOB_IO, "the folders for logs and results are not made after %.1f s: does their file system "
+                "hang? Give others with --run-dir, --log-dir or --enable-each-rank-log", (double)spent / 1000);
+    else if (list.len)
         err_set(&err, ERR_NODE, "%s: %s after %.1f s", buf_str(&list), late[s].what,
                 (double)spent / 1000);
-    if (list.len && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING || s == JOB_RESTARTING))
+    if (err.code && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING || s == JOB_RESTARTING))
         trouble(f, &err);
-    else if (list.len)
+    else if (err.code)
         front_say(f, LOG_WARN, "%s", err.text);
     buf_clear(&list);
 }
@@ -198,24 +201,28 @@ static void kv_fenced(void *ctx, int node, const char *name)
     buf_clear(&b);
 }
 
-/* Every node has answered the check. The run folder is made now: not before, so that a job that cannot start
- * leaves nothing behind, and not later, so that a folder that cannot be made starts nothing. */
+/* Every node has answered the check. */
 void front_checks_done(struct front *f)
 {
-    struct err err = ERR_INIT;
-
     if (f->machine.state != JOB_CHECKING)
         return;
-    if (f->check_failures) {
+    if (f->check_failures)
         machine_post(&f->machine, EV_CHECK_FAILED);
-    } else if (f->o->dry_run) {
+    else if (f->o->dry_run)
         machine_post(&f->machine, EV_NO_RUN);
-    } else if (front_make_run_dir(f, &err)) {
-        trouble(f, &err);
-        machine_post(&f->machine, EV_CHECK_FAILED);
-    } else {
-        machine_post(&f->machine, EV_ALL_CHECKED);
-    }
+    else
+        front_make_folders(f);
+}
+
+void front_folders_made(struct front *f, const struct err *err)
+{
+    if (f->machine.state != JOB_CHECKING)
+        return;
+    if (err->code)
+        trouble(f, err);
+    else
+        front_output_logs(f);
+    machine_post(&f->machine, err->code ? EV_CHECK_FAILED : EV_ALL_CHECKED);
 }
 
 static void do_spawn(struct front *f)

@@ -1,18 +1,11 @@
-/* What the agents get to start ranks: addresses, processors, the job's text; and the run folder, which is made
- * when every check has passed. */
+/* What the agents get to start ranks: addresses, processors, the job's text. */
 #include "launcher/front.h"
 
-#include "engine/base/clock.h"
-#include "launcher/rundir.h"
 
-#include <errno.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 int front_addresses(struct front *f, struct err *err)
 {
@@ -126,92 +119,4 @@ void front_send_spawn(struct front *f, enum msg_type type)
         send_one(f, m, type, &job, &node_runs);
     buf_clear(&node_runs);
     buf_clear(&job);
-}
-
-static void add_json_string(struct buf *b, const char *key, const char *value)
-{
-    buf_addf(b, ",\"%s\":\"", key);
-    buf_add_json(b, value, strlen(value));
-    buf_addc(b, '"');
-}
-
-/* job.json: who runs this, where. */
-static int write_job_json(struct front *f, struct err *err)
-{
-    struct buf b = BUF_INIT;
-    char self[256] = "";
-    int m, rc;
-
-    gethostname(self, sizeof self - 1);
-    /* the outer process: the one that takes signals (keeper.h) */
-    buf_addf(&b, "{\"pid\":%d,\"began\":%.3f,\"world\":%d", (int)getppid(), f->began_wall, f->place.world);
-    add_json_string(&b, "job_id", f->task->job_id);
-    add_json_string(&b, "host", self);
-    add_json_string(&b, "cwd", f->task->cwd);
-    add_json_string(&b, "job_file", f->task->job_file);
-    add_json_string(&b, "launcher", f->ops->name);
-    if (f->control)
-        add_json_string(&b, "control", control_path(f->control));
-    buf_adds(&b, ",\"nodes\":[");
-    for (m = 0; m < f->place.nodes; m++) {
-        buf_addf(&b, "%s{\"first_rank\":%d,\"ranks\":%d", m ? "," : "", f->place.first[m],
-                 f->place.first[m + 1] - f->place.first[m]);
-        add_json_string(&b, "host", f->hosts->host[m].name);
-        add_json_string(&b, "address", f->address[m].address);
-        buf_addc(&b, '}');
-    }
-    buf_adds(&b, "]}\n");
-    rc = rundir_write(f->run_dir, "job.json", b.data, b.len, err);
-    buf_clear(&b);
-    return rc;
-}
-
-/* The job file as it was written, and the settings as they are used. */
-static int copy_job(struct front *f, struct err *err)
-{
-    const char *slash = strrchr(f->task->job_file, '/');
-    FILE *in = fopen(f->task->job_file, "re");
-    struct buf b = BUF_INIT;
-    char part[4096];
-    size_t n;
-    int rc;
-
-    if (!in)
-        return err_set(err, ERR_INPUT_FILE, "cannot read %s again: %m", f->task->job_file);
-    while ((n = fread(part, 1, sizeof part, in)) > 0)
-        buf_add(&b, part, n);
-    fclose(in);
-    rc = rundir_write(f->run_dir, slash ? slash + 1 : f->task->job_file, buf_str(&b), b.len, err);
-    buf_reset(&b);
-    settings_rows_print(&f->task->rows, &b);
-    if (!rc)
-        rc = rundir_write(f->run_dir, "settings.ini", buf_str(&b), b.len, err);
-    buf_clear(&b);
-    return rc;
-}
-
-/* --enable-each-rank-log: the folder, made when it is not there. */
-static int make_log_dir(const char *path, struct err *err)
-{
-    struct stat st;
-
-    if (mkdir(path, 0700) && errno != EEXIST)
-        return err_set(err, ERR_JOB_IO, "cannot make the log folder %s: %m", path);
-    if (stat(path, &st) || !S_ISDIR(st.st_mode))
-        return err_set(err, ERR_INPUT, "--enable-each-rank-log %s: it is a file, name a folder", path);
-    return 0;
-}
-
-int front_make_run_dir(struct front *f, struct err *err)
-{
-    if ((f->o->log_dir && make_log_dir(f->o->log_dir, err)) || front_logs_open(f, err))
-        return -1;
-    if (f->run_dir) {
-        if (rundir_make(f->run_dir, f->task->job.resume != NULL, err) || write_job_json(f, err) ||
-            copy_job(f, err))
-            return -1;
-        f->run_dir_made = 1;
-    }
-    front_output_logs(f);
-    return 0;
 }

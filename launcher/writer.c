@@ -16,11 +16,14 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define JOIN_BYTES 16384 /* small pieces are joined up to this */
 #define FILES_OPEN 256 /* more files than this are opened for each write */
+
+enum { LEFT = 1, LEFT_CLOSED };
 
 struct sink {
     struct sink *next;
@@ -46,6 +49,8 @@ struct writer {
     struct chunk *head, **tail;
     struct sink *sinks;
     int nodes, stop, busy, pipe_broke;
+    int left;              /* nobody waits for the thread: the loop is not told, and the last of both frees */
+    int over;              /* the thread has ended */
     struct chunk *taken;   /* the thread's part of the queue */
     size_t pending, *done; /* [nodes] */
     int *dirty, ndirty;    /* [nodes] those with something done */
@@ -121,14 +126,32 @@ static void close_file(struct writer *w, struct sink *s)
     w->files--;
 }
 
+/* With the folders above it where they are missing, its user's alone. */
+static int open_file(const char *path)
+{
+    int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, fd = open(path, flags, 0600);
+    char *folder, *slash;
+
+    if (fd >= 0 || errno != ENOENT)
+        return fd;
+    folder = xstrdup(path);
+    for (slash = strchr(folder + 1, '/'); slash; slash = strchr(slash + 1, '/')) {
+        *slash = 0;
+        mkdir(folder, 0700);
+        *slash = '/';
+    }
+    free(folder);
+    return open(path, flags, 0600);
+}
+
 static void write_file(struct writer *w, struct sink *s, const char *data, size_t n)
 {
     int keep = s->fd >= 0 || w->files < FILES_OPEN, fault = 0, failed;
 
-    if (s->broken || !n)
+    if (s->broken)
         return;
     if (s->fd < 0) {
-        s->fd = open(s->path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+        s->fd = open_file(s->path);
         w->files += s->fd >= 0;
     }
     failed = s->fd < 0 || fault_hit("logwrite", &fault) || write_all(s->fd, data, n);
@@ -216,10 +239,32 @@ static void count_done(struct writer *w, struct chunk *end)
     }
 }
 
+static void writer_free(struct writer *w)
+{
+    struct sink *s;
+
+    while ((s = w->sinks)) {
+        w->sinks = s->next;
+        if (s->path && s->fd >= 0)
+            close(s->fd);
+        free(s->path);
+        free(s);
+    }
+    free(w->status);
+    free(w->done);
+    free(w->dirty);
+    free(w->told);
+    pthread_mutex_destroy(&w->mutex);
+    pthread_cond_destroy(&w->more);
+    pthread_cond_destroy(&w->idle);
+    free(w);
+}
+
 static void *run(void *arg)
 {
     struct writer *w = arg;
     struct chunk *end;
+    int last;
 
     pthread_mutex_lock(&w->mutex);
     for (;;) {
@@ -236,14 +281,18 @@ static void *run(void *arg)
             end = write_some(w, w->taken);
             pthread_mutex_lock(&w->mutex);
             count_done(w, end);
-            if (w->ndirty || w->pipe_broke >= 0)
+            if ((w->ndirty || w->pipe_broke >= 0) && !w->left)
                 uv_async_send(&w->async);
         }
         w->busy = 0;
         if (!w->head)
             pthread_cond_broadcast(&w->idle);
     }
+    last = w->left == LEFT_CLOSED;
+    w->over = 1;
     pthread_mutex_unlock(&w->mutex);
+    if (last)
+        writer_free(w);
     return NULL;
 }
 
@@ -410,24 +459,20 @@ int writer_flush(struct writer *w, int64_t timeout_ms)
 
 static void freed(uv_handle_t *h)
 {
-    struct writer *w = h->data;
-    struct sink *s;
+    writer_free(h->data);
+}
 
-    while ((s = w->sinks)) {
-        w->sinks = s->next;
-        if (s->path && s->fd >= 0)
-            close(s->fd);
-        free(s->path);
-        free(s);
-    }
-    free(w->status);
-    free(w->done);
-    free(w->dirty);
-    free(w->told);
-    pthread_mutex_destroy(&w->mutex);
-    pthread_cond_destroy(&w->more);
-    pthread_cond_destroy(&w->idle);
-    free(w);
+static void left(uv_handle_t *h)
+{
+    struct writer *w = h->data;
+    int over;
+
+    pthread_mutex_lock(&w->mutex);
+    over = w->over;
+    w->left = LEFT_CLOSED;
+    pthread_mutex_unlock(&w->mutex);
+    if (over)
+        writer_free(w);
 }
 
 void writer_destroy(struct writer *w)
@@ -439,13 +484,12 @@ void writer_destroy(struct writer *w)
     stuck = writer_flush(w, 0);
     pthread_mutex_lock(&w->mutex);
     w->stop = 1;
+    w->left = stuck ? LEFT : 0;
     pthread_cond_signal(&w->more);
     pthread_mutex_unlock(&w->mutex);
-    if (stuck) {
+    if (stuck)
         pthread_detach(w->thread);
-        uv_unref((uv_handle_t *)&w->async);
-        return;
-    }
-    pthread_join(w->thread, NULL);
-    uv_close((uv_handle_t *)&w->async, freed);
+    else
+        pthread_join(w->thread, NULL);
+    uv_close((uv_handle_t *)&w->async, stuck ? left : freed);
 }

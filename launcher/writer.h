@@ -23,7 +23,7 @@ struct writer_events {
 struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx);
 /* A descriptor that stays the caller's. */
 struct sink *writer_fd(struct writer *w, int fd);
-/* A file to append to, opened when the first bytes come. A failure to open or write is told once, as a
+/* A file to append to, opened (with the folders above it) when the first bytes come, or none by a put. A failure to open or write is told once, as a
  * line on stderr, and its later bytes are dropped. path is copied. */
 struct sink *writer_file(struct writer *w, const char *path);
 /* For now nothing more comes for it: its descriptor is closed behind what is queued. */

@@ -41,6 +41,17 @@ print(n, "shown on time" if gap < 2.5 else "gap of %.1f s" % gap, "status", p.wa
 X
 is "a log folder that hangs" "$(timeout 60 python3 hang.py "$launch")" "60 shown on time status 0 it hung [30, 30]"
 
+# ---- a folder that cannot be made for longer than the ping limit: the agents are answered meanwhile ----
+out=$(DS_FAULT=folders:1:4000 timeout 60 "$launch" --hosts local:2x1 --ping-limit 2s --enable-each-rank-log late echo hi </dev/null 2>err)
+is "a folder that hangs while it is made" "$?:$(echo "$out" | sort):$(cat err):$(cat late/*rank1.log)" "0:[0] hi
+[1] hi::hi"
+DS_FAULT=folders:1:60000 timeout 60 "$launch" --hosts local:2x1 --enable-each-rank-log never echo hi </dev/null >out 2>err &
+job=$!
+sleep 1
+kill $job
+wait $job
+is "one that hangs for good: the job can be ended" "$?:$(cat out)" "143:"
+
 # ---- Ctrl-S for longer than the ping limit: the ranks wait, then all goes on ----
 cat >talk.sh <<'X'
 i=0; while [ $i -lt 20000 ]; do i=$((i + 1)); echo "$RANK $i ................................................"; done
