@@ -245,7 +245,7 @@ static void add_layers(const struct model *m, struct buf *out)
 void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_per_step,
                  double flops_per_s, int threads, struct buf *out)
 {
-    uint64_t bytes[MEM_CLASSES];
+    uint64_t bytes[MEM_CLASSES], sent[CLASSES];
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
 
@@ -260,9 +260,19 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
              (long long)s->job.train_batch_size, (long long)s->job.seq_len, human(tokens, a),
              (long long)s->job.micro_batch_size, (long long)s->job.accumulation,
              s->mesh.size[MESH_DATA], threads, threads == 1 ? "" : "s");
-    buf_addf(out, "  memory   a rank: parameters %sB, gradients %sB, optimizer %sB, activations %sB\n",
+    buf_addf(out, "  memory   a rank: parameters %sB, gradients %sB, optimizer %sB, activations %sB",
              human((double)bytes[MEM_PARAM], a), human((double)bytes[MEM_GRAD], b),
              human((double)bytes[MEM_OPTIM], c), human((double)activation_bytes, d));
+    if (bytes[MEM_BUFFER])
+        buf_addf(out, ", buffers %sB", human((double)bytes[MEM_BUFFER], a));
+    buf_addc(out, '\n');
+    zero_traffic(s->table, &s->job, s->dtype, sent);
+    if (sent[CLASS_GRAD])
+        buf_addf(out, "  network  a rank sends in a step: gradients %sB", human((double)sent[CLASS_GRAD], a));
+    if (sent[CLASS_PARAM])
+        buf_addf(out, ", weights %sB", human((double)sent[CLASS_PARAM], a));
+    if (sent[CLASS_GRAD])
+        buf_addc(out, '\n');
     if (s->data)
         buf_addf(out, "  data     train %s tokens, %s samples a pass; validation %s tokens\n",
                  human((double)data_tokens(s->data, DATA_TRAIN), a),

@@ -116,19 +116,34 @@ int zero_leave(struct zero *z, int use, struct err *err)
     return backward ? scatter(z, layer, err) : 0;
 }
 
-/* Two micro-batches from nothing and from what they left, two evaluations likewise. */
-void zero_walk(struct zero *z)
+static void walk_pass(struct zero *z, int training)
 {
     struct err err = ERR_INIT;
 
-    z->dry = 1;
-    for (int pass = 0; pass < 4; pass++) {
-        zero_begin(z, pass < 2);
-        for (int use = 0; use < z->uses; use++) {
-            zero_enter(z, use, NULL, NULL, &err);
-            zero_leave(z, use, &err);
-        }
+    zero_begin(z, training);
+    for (int use = 0; use < z->uses; use++) {
+        zero_enter(z, use, NULL, NULL, &err);
+        zero_leave(z, use, &err);
     }
+}
+
+void zero_walk_step(struct zero *z, int64_t n)
+{
+    z->dry = 1;
+    z->fetched = 0;
+    for (int64_t i = 0; i < n; i++)
+        walk_pass(z, 1);
+    zero_drop(z);
+    z->dry = 0;
+}
+
+/* Two micro-batches from nothing and from what they left, two evaluations likewise. */
+void zero_walk(struct zero *z)
+{
+    zero_walk_step(z, 2);
+    z->dry = 1;
+    walk_pass(z, 0);
+    walk_pass(z, 0);
     zero_drop(z);
     z->dry = 0;
     if (z->job->overlap_comm == OVERLAP_ON)

@@ -95,8 +95,10 @@ static int gather(struct zero *z, int flat, struct err *err)
                        z->table->tensor[z->table->flat[flat].first].name);
     z->flat[flat].weight_slot = at;
     z->live += zero_elements(z, flat);
-    if (z->dry)
+    if (z->dry) {
+        z->fetched += z->table->flat[flat].slice;
         return 0;
+    }
     op.send = zero_weight(z, flat, z->first, 0);
     op.recv = z->weights.slot[at].at;
     zero_order(z, z->dev->ops->stream(z->dev, STREAM_COMPUTE), s);

@@ -273,3 +273,20 @@ void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtyp
                       zero_pool_bytes(&z.grads, sizeof(float));
     clear(&z);
 }
+
+void zero_traffic(const struct param_table *t, const struct job *job, enum ds_dtype dtype,
+                  uint64_t out[CLASSES])
+{
+    struct zero z = {.table = t, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
+    uint64_t others = (uint64_t)t->ranks - 1, own = t->total / (uint64_t)t->ranks, whole = 0;
+
+    memset(out, 0, sizeof *out * CLASSES);
+    set_up(&z);
+    for (int f = 0; f < t->nflats; f++)
+        whole += z.flat[f].whole ? t->flat[f].slice : 0;
+    if (z.stage >= 2)
+        zero_walk_step(&z, job->accumulation);
+    out[CLASS_GRAD] = others * own * 4 * (z.stage == 0 ? 2 : z.stage == 1 ? 1 : (uint64_t)job->accumulation);
+    out[CLASS_PARAM] = z.stage ? others * (whole + z.fetched) * ds_dtype_bytes(dtype) : 0;
+    clear(&z);
+}

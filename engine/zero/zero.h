@@ -79,7 +79,7 @@ struct zero {
     int uses;                 /* of this pass: layers forward, and backward after them */
     struct zero_need *need;   /* [nlayers] */
     struct zero_pool weights, grads;
-    uint64_t live;            /* elements of gathered weights */
+    uint64_t live, fetched;   /* elements of gathered weights now, and of slices gathered in the dry walk */
     struct ds_event **event;  /* waited for by streams, to be freed */
     int nevents, cap_events;
 };
@@ -121,8 +121,10 @@ int zero_norm(struct zero *, double *norm, int *bad, const char **tensor, struct
  * stage 1 on (collective). */
 int zero_update(struct zero *, const struct ds_scalars *, struct err *);
 
-/* Bytes that the states and buffers of a rank take (for the start table). */
+/* Bytes that the states and buffers of a rank take, and what it sends in one step (for the start table). */
 void zero_bytes(const struct param_table *, const struct job *, enum ds_dtype dtype,
                 uint64_t out[MEM_CLASSES]);
+void zero_traffic(const struct param_table *, const struct job *, enum ds_dtype dtype,
+                  uint64_t out[CLASSES]);
 
 #endif

@@ -81,8 +81,10 @@ static inline int zero_layer(const struct zero *z, int use, int *backward)
     *backward = use >= n;
     return use < n ? use : 2 * n - 1 - use;
 }
-/* Walks through passes without doing anything: slots are counted. */
+/* Walks through passes without doing anything: slots are counted, and with the second the weights fetched by n
+ * micro-batches of a step. */
 void zero_walk(struct zero *);
+void zero_walk_step(struct zero *, int64_t n);
 
 /* ---- reduce.c ---- */
 

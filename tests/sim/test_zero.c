@@ -49,7 +49,7 @@ struct rank {
     struct comm_counters before, after;
     struct mem_info mem;
     uint64_t wire;                 /* bytes that the kernel sent for the whole process meanwhile */
-    uint64_t said[MEM_CLASSES];    /* zero_bytes */
+    uint64_t said[MEM_CLASSES], sends[CLASSES]; /* of the start table */
     double numel;
     float *master;                 /* own slices */
     uint64_t n;
@@ -130,6 +130,7 @@ static void keep(struct rank *r, struct train *t)
 
     t->dev->ops->info(t->dev, &r->mem);
     zero_bytes(pt, &t->setup->job, t->setup->dtype, r->said);
+    zero_traffic(pt, &t->setup->job, t->setup->dtype, r->sends);
     r->numel = (double)pt->numel;
     r->master = xcalloc(pt->total + 1, sizeof *r->master);
     for (int f = 0; f < pt->nflats; f++) {
@@ -257,6 +258,42 @@ static void bytes_are_those_of_the_formula(void **state)
                 clear(r, world[i]);
                 settings_rows_clear(&rows);
             }
+}
+
+/* With DeepSpeed's limits, and others, the start table says what is sent. */
+static void the_start_table_counts_the_same(void **state)
+{
+    static const struct {
+        const char *live, *reuse, *persist, *prefetch, *overlap;
+    } c[] = {{"1e9", "1e9", "1e5", "5e7", "true"}, {"1e9", "1e9", "0", "5e7", "false"},
+             {"3e4", "1e9", "0", "2e4", "true"},   {"1e9", "1e4", "0", "0", "false"},
+             {"2e4", "2e4", "600", "5e7", "true"}};
+    uint64_t grad, param, least = UINT64_MAX;
+
+    formula(3, 4, 3, &grad, &param);
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        struct settings_rows rows = job_rows(
+            NULL, "train_batch_size", "24", "gradient_accumulation_steps", "3", "zero_optimization.stage", "3",
+            "zero_optimization.stage3_max_live_parameters", c[i].live,
+            "zero_optimization.stage3_max_reuse_distance", c[i].reuse,
+            "zero_optimization.stage3_param_persistence_threshold", c[i].persist,
+            "zero_optimization.stage3_prefetch_bucket_size", c[i].prefetch, "zero_optimization.overlap_comm",
+            c[i].overlap, NULL);
+        struct rank r[RANKS];
+
+        train(r, 4, 1, 2, 4, &rows);
+        for (int j = 0; j < 4; j++) {
+            assert_int_equal(sent(&r[j], CLASS_PARAM), 2 * r[j].sends[CLASS_PARAM]);
+            assert_int_equal(sent(&r[j], CLASS_GRAD), 2 * r[j].sends[CLASS_GRAD]);
+            assert_int_equal(r[j].mem.peak[MEM_BUFFER], r[j].said[MEM_BUFFER]);
+        }
+        assert_true(r[0].sends[CLASS_PARAM] < 4 * 3 * param / 4); /* less than with nothing kept */
+        least = r[0].sends[CLASS_PARAM] < least ? r[0].sends[CLASS_PARAM] : least;
+        clear(r, 4);
+        settings_rows_clear(&rows);
+    }
+    formula(2, 4, 1, &grad, &param);
+    assert_int_equal(least, 4 * 3 * param / 4); /* nothing is released: each weight once a step */
 }
 
 /* A second count, the kernel's, for two ranks that speak TCP: all payload, and little beside it. */
@@ -493,6 +530,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_formula),
+        cmocka_unit_test(the_start_table_counts_the_same),
         cmocka_unit_test(the_kernel_counts_the_same),
         cmocka_unit_test(memory_is_that_of_the_formula),
         cmocka_unit_test(buffers_by_hand),
