@@ -141,6 +141,9 @@ const struct setting job_table[] = {
      "elements", 0, "stage 3: a layer is held whole where none of its parameters is larger"},
     {"zero_optimization.stage3_model_persistence_threshold", SETTING_SIZE, F(persist_total),
      "9223372036854775807", "0..", "elements", 0, "stage 3: at most so many in all layers held whole"},
+    {"zero_optimization.zero_hpz_partition_size", SETTING_INT, F(hpz), "1", "1..1000000", "ranks", 0,
+     "stage 3: so many neighbouring ranks, those of a node, keep a second copy of the weights among them, "
+     "and gather from it all but the first time in a step"},
     /* [model] */
     {"model.layers", SETTING_STR, F(layers), NULL, NULL, "", ID,
      "the layers in order, as in: embedding, block*12, norm, head; by default from the layers' own "
@@ -261,7 +264,6 @@ const struct setting job_table[] = {
     REFUSED("zero_optimization.cpu_offload", SETTING_BOOL, "false", ""),
     REFUSED("zero_optimization.cpu_offload_param", SETTING_BOOL, "false", ""),
     REFUSED("zero_optimization.cpu_offload_params", SETTING_BOOL, "false", ""),
-    REFUSED("zero_optimization.zero_hpz_partition_size", SETTING_INT, "1", ""),
     REFUSED("zero_optimization.zero_quantized_weights", SETTING_BOOL, "false", ""),
     REFUSED("zero_optimization.zero_quantized_nontrainable_weights", SETTING_BOOL, "false", ""),
     REFUSED("zero_optimization.zero_quantized_gradients", SETTING_BOOL, "false", ""),

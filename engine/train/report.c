@@ -27,7 +27,7 @@ static void add_traffic(struct train *t, struct buf *b)
     static const char *const name[CLASSES] = {"grad", "param", "act", "state", "control"};
     struct comm_counters c = {0};
 
-    t->comm->ops->counters(t->comm, &c);
+    zero_counters(t->zero, &c);
     buf_adds(b, "\"sent_bytes\":{");
     for (int i = 0; i < CLASSES; i++) {
         uint64_t sum = 0;

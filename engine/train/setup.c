@@ -139,6 +139,24 @@ static int check_limits(const struct setup *s, struct err *err)
     return 0;
 }
 
+/* Near ranks are blocks of equal size. */
+static int check_near(const struct setup *s, struct err *err)
+{
+    int64_t ranks = s->mesh.size[MESH_DATA], near = s->job.hpz, below = near, above = near;
+
+    if (s->job.zero_stage < 3 || ranks == 1 || ranks % near == 0)
+        return 0;
+    while (below > ranks || ranks % below)
+        below--;
+    while (above < ranks && ranks % above)
+        above++;
+    return err_set(err, ERR_INPUT,
+                   "zero_optimization.zero_hpz_partition_size = %lld does not divide the %lld data ranks; %lld "
+                   "and %lld do",
+                   (long long)near, (long long)ranks, (long long)below,
+                   (long long)(above < ranks ? above : ranks));
+}
+
 static int fill(struct setup *s, int world, int with_data, struct buf *warn, struct err *err)
 {
     struct settings *tables[1] = {&s->settings};
@@ -155,7 +173,7 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
         return -1;
     s->dtype = s->job.bf16 ? DS_BF16 : DS_F32;
     if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
-                      check_tokens(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
+                      check_tokens(s, err) < 0 || check_near(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
         return -1;
     if (model_create(&s->model, &s->job, &s->rows, s->dtype, s->data ? data_vocab(s->data) : 0, err) <
             0 ||

@@ -133,7 +133,7 @@ void zero_walk_step(struct zero *z, int64_t n)
     z->fetched = 0;
     for (int64_t i = 0; i < n; i++)
         walk_pass(z, 1);
-    zero_drop(z);
+    zero_forget(z);
     z->dry = 0;
 }
 
@@ -144,7 +144,7 @@ void zero_walk(struct zero *z)
     z->dry = 1;
     walk_pass(z, 0);
     walk_pass(z, 0);
-    zero_drop(z);
+    zero_forget(z);
     z->dry = 0;
     if (z->job->overlap_comm == OVERLAP_ON)
         zero_pool_double(z, &z->grads, (uint64_t)z->job->reduce_bucket);

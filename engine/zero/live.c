@@ -2,10 +2,15 @@
  *
  * After its use a flat stays gathered where it is read again within stage3_max_reuse_distance elements and
  * no more than stage3_max_live_parameters are; what the very next use reads always stays.
+ *
+ * With zero_hpz_partition_size near ranks keep a second copy, each its part, of what was gathered once; it is good
+ * until the weights change.
  */
 #include "engine/zero/zero_impl.h"
 
 #include "engine/base/buf.h"
+
+#include <string.h>
 
 /* ---- who reads what ---- */
 
@@ -83,12 +88,47 @@ static uint64_t distance(const struct zero *z, int use, int flat)
 
 /* ---- gather and release ---- */
 
+/* This rank's part of the second copy. */
+static void keep_second(void *arg)
+{
+    const struct zero_flat *f = arg;
+    const struct zero *z = f->zero;
+    size_t bytes = zero_near_part(z, (int)(f - z->flat)) * ds_dtype_bytes(z->dtype);
+
+    memcpy(z->second + f->second * ds_dtype_bytes(z->dtype), f->from + (size_t)z->near->rank * bytes, bytes);
+}
+
+/* From all ranks the first time, then from the near ones where they keep a second copy. */
+static int submit(struct zero *z, int flat, char *to, struct ds_stream *s, struct err *err)
+{
+    struct zero_flat *f = &z->flat[flat];
+    struct comm *comm = f->has_second ? z->near : z->comm;
+    struct coll op = {.op = COLL_ALL_GATHER, .recv = to, .dtype = z->dtype, .class = CLASS_PARAM};
+
+    op.count = (int64_t)(f->has_second ? zero_near_part(z, flat) : z->table->flat[flat].slice);
+    op.send = f->has_second ? z->second + f->second * ds_dtype_bytes(z->dtype)
+                            : zero_weight(z, flat, z->first, 0);
+    if (comm->ops->submit(comm, &op, 1, s, err) < 0)
+        return -1;
+    if (z->near && !f->has_second) {
+        f->from = to;
+        z->dev->ops->run(s, keep_second, f);
+    }
+    return 0;
+}
+
+static void count(struct zero *z, int flat)
+{
+    if (z->flat[flat].has_second)
+        z->fetched += zero_near_part(z, flat) * (uint64_t)(z->nnear - 1);
+    else
+        z->fetched += z->table->flat[flat].slice * (uint64_t)(z->table->ranks - 1);
+}
+
 static int gather(struct zero *z, int flat, struct err *err)
 {
     struct ds_stream *s = z->dry ? NULL : zero_stream(z);
     int at = zero_slot_take(z, &z->weights, flat);
-    struct coll op = {.op = COLL_ALL_GATHER, .count = (int64_t)z->table->flat[flat].slice,
-                      .dtype = z->dtype, .class = CLASS_PARAM};
 
     if (at < 0)
         return err_set(err, ERR_JOB_INTERNAL, "no buffer is free for the weights of %s",
@@ -96,15 +136,14 @@ static int gather(struct zero *z, int flat, struct err *err)
     z->flat[flat].weight_slot = at;
     z->live += zero_elements(z, flat);
     if (z->dry) {
-        z->fetched += z->table->flat[flat].slice;
-        return 0;
+        count(z, flat);
+    } else {
+        zero_order(z, z->dev->ops->stream(z->dev, STREAM_COMPUTE), s);
+        if (submit(z, flat, z->weights.slot[at].at, s, err) < 0)
+            return -1;
+        z->flat[flat].ready = z->dev->ops->record(s);
     }
-    op.send = zero_weight(z, flat, z->first, 0);
-    op.recv = z->weights.slot[at].at;
-    zero_order(z, z->dev->ops->stream(z->dev, STREAM_COMPUTE), s);
-    if (z->comm->ops->submit(z->comm, &op, 1, s, err) < 0)
-        return -1;
-    z->flat[flat].ready = z->dev->ops->record(s);
+    z->flat[flat].has_second = z->nnear > 1;
     return 0;
 }
 
@@ -162,6 +201,13 @@ void zero_release(struct zero *z, int use)
             distance(z, use, f) > (uint64_t)z->job->max_reuse)
             let_go(z, f);
     }
+}
+
+void zero_forget(struct zero *z)
+{
+    zero_drop(z);
+    for (int f = 0; f < z->table->nflats; f++)
+        z->flat[f].has_second = 0;
 }
 
 void zero_drop(struct zero *z)

@@ -20,7 +20,7 @@ static void *alloc_zeroed(struct device *dev, uint64_t n, size_t size, enum mem_
 
 /* Elements of a rank's weights, gradients and states. */
 struct sizes {
-    uint64_t weight, grad, state;
+    uint64_t weight, grad, state, second;
 };
 
 /* A layer is held whole where none of its parameters is larger than the threshold. */
@@ -47,7 +47,9 @@ static struct sizes place_states(struct zero *z)
         if (z->stage == 3 && whole)
             persistent += t->flat[i].numel;
         z->flat[i] = (struct zero_flat){.weight = n.weight, .grad = n.grad, .state = n.state,
-                                        .whole = whole, .weight_slot = -1, .grad_slot = -1};
+                                        .whole = whole, .weight_slot = -1, .grad_slot = -1,
+                                        .zero = z, .second = n.second};
+        n.second += z->nnear > 1 && !whole ? zero_near_part(z, i) : 0;
         n.weight += whole ? zero_elements(z, i) : t->flat[i].slice;
         n.grad += z->stage < 2 ? zero_elements(z, i) : t->flat[i].slice;
         n.state += t->flat[i].slice * (uint64_t)z->nslices;
@@ -64,6 +66,14 @@ static void *alloc_shared(struct zero *z, uint64_t bytes, enum mem_class class, 
     return p;
 }
 
+static int alloc_second(struct zero *z, uint64_t elements, struct err *err)
+{
+    if (z->comm->ops->split(&z->near, z->comm, z->comm->rank / z->nnear, err) < 0)
+        return -1;
+    z->second = z->near->ops->alloc(z->near, elements * ds_dtype_bytes(z->dtype), MEM_BUFFER, err);
+    return z->second ? 0 : -1;
+}
+
 static int alloc_states(struct zero *z, struct sizes n, struct err *err)
 {
     size_t row = (size_t)z->table->nflats + 1;
@@ -77,6 +87,8 @@ static int alloc_states(struct zero *z, struct sizes n, struct err *err)
     z->weight = alloc_shared(z, n.weight * ds_dtype_bytes(z->dtype), MEM_PARAM, err);
     if (!z->weight || zero_pool_alloc(z, &z->weights, ds_dtype_bytes(z->dtype), err) < 0 ||
         zero_pool_alloc(z, &z->grads, sizeof(float), err) < 0)
+        return -1;
+    if (n.second && alloc_second(z, n.second, err) < 0)
         return -1;
     for (int k = z->dtype == DS_F32 ? ZERO_M : ZERO_W; k < ZERO_KINDS; k++) {
         if (!zero_has(z, (enum zero_kind)k))
@@ -95,6 +107,7 @@ static struct sizes set_up(struct zero *z)
     struct sizes n;
 
     z->first = split && z->comm ? z->comm->rank : 0;
+    z->nnear = z->stage == 3 ? (int)z->job->hpz : 1;
     z->nslices = split ? 1 : z->table->ranks;
     n = place_states(z);
     if (z->stage >= 2) {
@@ -151,8 +164,11 @@ static void finish(struct zero *z)
     for (int i = 0; i < z->grads.n; i++)
         if (z->grads.slot[i].last)
             zero_await(z, z->grads.slot[i].last, zero_stream(z));
-    if (z->nevents)
+    if (z->nevents) {
         z->comm->ops->abort(z->comm);
+        if (z->near)
+            z->near->ops->abort(z->near);
+    }
     for (int i = 0; i < z->nevents; i++)
         z->dev->ops->event_done(z->event[i], 1);
 }
@@ -164,6 +180,8 @@ void zero_destroy(struct zero *z)
     finish(z);
     for (int k = 0; k < ZERO_KINDS; k++)
         z->dev->ops->free(z->dev, z->state[k]);
+    if (z->near)
+        z->near->ops->destroy(z->near);
     clear(z);
     free(z);
 }
@@ -239,7 +257,7 @@ int zero_gather(struct zero *z, struct err *err)
     const struct param_table *t = z->table;
     int n = 0;
 
-    zero_drop(z);
+    zero_forget(z);
     for (int f = 0; f < t->nflats && zero_split(z); f++)
         if (z->flat[f].whole)
             z->group[n++] = (struct coll){.op = COLL_ALL_GATHER, .count = (int64_t)t->flat[f].slice,
@@ -258,6 +276,22 @@ int zero_refresh(struct zero *z, struct err *err)
     return zero_gather(z, err);
 }
 
+void zero_counters(const struct zero *z, struct comm_counters *c)
+{
+    struct comm_counters near = {0};
+
+    z->comm->ops->counters(z->comm, c);
+    if (z->near)
+        z->near->ops->counters(z->near, &near);
+    for (int op = 0; op < COLL_OPS; op++) {
+        c->calls[op] += near.calls[op];
+        for (int class = 0; class < CLASSES; class++) {
+            c->sent[op][class] += near.sent[op][class];
+            c->received[op][class] += near.received[op][class];
+        }
+    }
+}
+
 void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtype dtype,
                 uint64_t out[MEM_CLASSES])
 {
@@ -270,7 +304,7 @@ void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtyp
     out[MEM_GRAD] = n.grad * sizeof(float);
     out[MEM_OPTIM] = n.state * sizeof(float) * (uint64_t)arrays;
     out[MEM_BUFFER] = zero_pool_bytes(&z.weights, ds_dtype_bytes(dtype)) +
-                      zero_pool_bytes(&z.grads, sizeof(float));
+                      zero_pool_bytes(&z.grads, sizeof(float)) + n.second * ds_dtype_bytes(dtype);
     clear(&z);
 }
 
@@ -287,6 +321,6 @@ void zero_traffic(const struct param_table *t, const struct job *job, enum ds_dt
     if (z.stage >= 2)
         zero_walk_step(&z, job->accumulation);
     out[CLASS_GRAD] = others * own * 4 * (z.stage == 0 ? 2 : z.stage == 1 ? 1 : (uint64_t)job->accumulation);
-    out[CLASS_PARAM] = z.stage ? others * (whole + z.fetched) * ds_dtype_bytes(dtype) : 0;
+    out[CLASS_PARAM] = z.stage ? (others * whole + z.fetched) * ds_dtype_bytes(dtype) : 0;
     clear(&z);
 }

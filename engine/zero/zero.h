@@ -46,6 +46,10 @@ struct zero_flat {
     int first, last;              /* layers that give to its gradient: the first and last in backward order */
     int weight_slot, grad_slot;   /* -1: none */
     struct ds_event *ready;       /* its gather; NULL: waited for */
+    struct zero *zero;
+    char *from;                   /* gathered weights that go to the second copy */
+    uint64_t second;              /* where this rank's part of the second copy begins */
+    int has_second;               /* it is that of the present weights */
 };
 
 /* Flats whose gathered weights a layer reads. */
@@ -79,7 +83,10 @@ struct zero {
     int uses;                 /* of this pass: layers forward, and backward after them */
     struct zero_need *need;   /* [nlayers] */
     struct zero_pool weights, grads;
-    uint64_t live, fetched;   /* elements of gathered weights now, and of slices gathered in the dry walk */
+    uint64_t live, fetched;   /* elements of gathered weights now, and of those sent in the dry walk */
+    struct comm *near;        /* ranks that hold a second copy together; NULL: there is none */
+    int nnear;
+    char *second;             /* this rank's part of it, compute type */
     struct ds_event **event;  /* waited for by streams, to be freed */
     int nevents, cap_events;
 };
@@ -120,6 +127,9 @@ int zero_norm(struct zero *, double *norm, int *bad, const char **tensor, struct
 /* One update of every parameter that is not frozen; weights refreshed in the same pass, and gathered from
  * stage 1 on (collective). */
 int zero_update(struct zero *, const struct ds_scalars *, struct err *);
+
+/* Of all communicators together. */
+void zero_counters(const struct zero *, struct comm_counters *);
 
 /* Bytes that the states and buffers of a rank take, and what it sends in one step (for the start table). */
 void zero_bytes(const struct param_table *, const struct job *, enum ds_dtype dtype,

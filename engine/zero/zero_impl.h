@@ -10,6 +10,12 @@ static inline int zero_split(const struct zero *z)
     return z->stage >= 1;
 }
 
+/* Elements of a flat that one of the near ranks keeps. */
+static inline uint64_t zero_near_part(const struct zero *z, int flat)
+{
+    return z->table->flat[flat].slice * (uint64_t)(z->table->ranks / z->nnear);
+}
+
 /* Elements of a flat with all its slices. */
 static inline uint64_t zero_elements(const struct zero *z, int flat)
 {
@@ -63,7 +69,8 @@ void zero_pool_clear(struct zero_pool *);
 void zero_needs(struct zero *); /* who reads what, from the table */
 int zero_fetch(struct zero *, int use, struct err *);
 void zero_release(struct zero *, int use);
-void zero_drop(struct zero *); /* all that is gathered: the weights have changed */
+void zero_drop(struct zero *);   /* all that is gathered */
+void zero_forget(struct zero *); /* second copies too: the weights have changed */
 
 /* ---- layers.c: what surrounds a layer's work ---- */
 

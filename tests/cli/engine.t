@@ -120,6 +120,8 @@ refused "activations that no machine holds" "GB of memory" "$launch" --hosts loc
     --set train_micro_batch_size_per_gpu=100000000 --set model.n_embd=4096 job.ini
 refused "a model that no machine holds" "GB of memory" "$launch" --hosts local:1 --run-dir r2 \
     --set model.n_embd=1048576 --set model.n_layer=1000 job.ini
+refused "near ranks that do not divide" "= 3 does not divide the 4 data ranks; 2 and 4 do" "$launch" --hosts local:1x4 \
+    --run-dir r2 --set zero_optimization.stage=3 --set zero_optimization.zero_hpz_partition_size=3 job.ini
 refused "a run without an end" "run.steps" "$launch" --hosts local:1 --run-dir r2 --set run.steps=0 job.ini
 refused "a wrong [model] key has the job file's own line" "wrong.ini:11: unknown setting model.n_layers" \
     "$launch" --hosts local:2x1 --run-dir r2 wrong.ini

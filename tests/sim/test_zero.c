@@ -119,7 +119,7 @@ static uint64_t kernel_sent(void)
 static void measure(struct rank *r, struct train *t, struct comm_counters *c)
 {
     pthread_barrier_wait(r->all);
-    t->comm->ops->counters(t->comm, c);
+    zero_counters(t->zero, c);
     r->wire = kernel_sent() - r->wire;
     pthread_barrier_wait(r->all);
 }
@@ -294,6 +294,42 @@ static void the_start_table_counts_the_same(void **state)
     }
     formula(2, 4, 1, &grad, &param);
     assert_int_equal(least, 4 * 3 * param / 4); /* nothing is released: each weight once a step */
+}
+
+/* Near ranks gather from all the first time in a step and then from each other: by hand for 4 ranks in pairs and
+ * 3 micro-batches. A part of a pair's second copy is a half. The losses are those without. */
+static void near_ranks_gather_among_themselves(void **state)
+{
+    uint64_t wte = padded(WTE, 4), wpe = padded(WPE, 4), rest = 2 * padded(BLOCK, 4) + padded(NORM, 4),
+             first = wte + wpe + rest, gathers = 3 * (2 * wte + wpe + 2 * rest);
+
+    for (int overlap = 0; overlap <= 1; overlap++) {
+        struct rank r[2][RANKS];
+        struct settings_rows rows[2];
+
+        for (int near = 0; near <= 1; near++) {
+            rows[near] = job_rows(strict, "train_batch_size", "24", "gradient_accumulation_steps", "3",
+                                  "zero_optimization.stage", "3", "zero_optimization.overlap_comm",
+                                  overlap ? "true" : "false", "zero_optimization.zero_hpz_partition_size",
+                                  near ? "2" : "1", NULL);
+            if (overlap && near)
+                setenv("DS_DEVICE", "cpu-async", 1);
+            train(r[near], 4, 1, 2, 4, &rows[near]);
+            unsetenv("DS_DEVICE");
+        }
+        for (int k = 0; k < 4; k++) {
+            assert_int_equal(sent(&r[1][k], CLASS_PARAM), 2 * 4 * (first * 3 / 4 + (gathers - first) / 2));
+            assert_int_equal(sent(&r[1][k], CLASS_PARAM), 2 * r[1][k].sends[CLASS_PARAM]);
+            assert_int_equal(r[1][k].mem.peak[MEM_BUFFER], r[0][k].mem.peak[MEM_BUFFER] + 4 * first / 2);
+            assert_int_equal(r[1][k].mem.peak[MEM_BUFFER], r[1][k].said[MEM_BUFFER]);
+            assert_memory_equal(r[0][k].loss, r[1][k].loss, sizeof r[0][k].loss);
+            assert_memory_equal(r[0][k].master, r[1][k].master, r[0][k].n * sizeof(float));
+        }
+        for (int near = 0; near <= 1; near++) {
+            clear(r[near], 4);
+            settings_rows_clear(&rows[near]);
+        }
+    }
 }
 
 /* A second count, the kernel's, for two ranks that speak TCP: all payload, and little beside it. */
@@ -531,6 +567,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_start_table_counts_the_same),
+        cmocka_unit_test(near_ranks_gather_among_themselves),
         cmocka_unit_test(the_kernel_counts_the_same),
         cmocka_unit_test(memory_is_that_of_the_formula),
         cmocka_unit_test(buffers_by_hand),
