@@ -30,8 +30,11 @@ static int make_environment(struct command *c, const struct options *o, struct e
 {
     char **words = xcalloc((size_t)o->nexports + 1, sizeof *words), none[] = "NONE";
     char *cwd = getcwd(NULL, 0);
+    const char *unset = envlist_unset(environ, o->export, o->nexports);
     int rc;
 
+    if (unset)
+        log_warn("--export %s: it is not set here, so the hosts do not get it", unset);
     words[0] = none;
     if (o->nexports)
         memcpy(words + 1, o->export, (size_t)o->nexports * sizeof *words);

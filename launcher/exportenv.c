@@ -295,3 +295,14 @@ int envlist_build(struct envlist *e, char *const *environment, const char *home,
     append(e, &own);
     return rc;
 }
+
+const char *envlist_unset(char *const *environment, char *const *exports, int n)
+{
+    int i;
+
+    for (i = 0; i < n; i++)
+        if (!strpbrk(exports[i], "=*?[") && strcmp(exports[i], "ALL") && strcmp(exports[i], "NONE") &&
+            !value_of(environment, exports[i]))
+            return exports[i];
+    return NULL;
+}

@@ -24,4 +24,7 @@ int envlist_parse(struct envlist *e, const char *name, const char *text, struct 
 int envlist_build(struct envlist *e, char *const *environment, const char *home, const char *cwd,
                   char *const *exports, int nexports, int python, struct err *err);
 
+/* A word of --export that names one variable, which is not set: there is nothing to carry. NULL: none is so. */
+const char *envlist_unset(char *const *environment, char *const *exports, int n);
+
 #endif

@@ -124,8 +124,8 @@ static void say_late(struct front *f)
         err_set(&err, ERR_JOB_IO, "the folders for logs and results are not made after %.1f s: does their file system "
                 "hang? Give others with --run-dir, --log-dir or --enable-each-rank-log", (double)spent / 1000);
     else if (list.len)
-        err_set(&err, ERR_NODE, "%s: %s after %.1f s", buf_str(&list), late[s].what,
-                (double)spent / 1000);
+        err_set(&err, ERR_NODE, "%s: %s after %.1f s%s", buf_str(&list), late[s].what, (double)spent / 1000,
+                s == JOB_CHECKING ? "; look at the file systems there" : "");
     if (err.code && (s == JOB_CONNECTING || s == JOB_CHECKING || s == JOB_SPAWNING || s == JOB_RESTARTING))
         trouble(f, &err);
     else if (err.code)

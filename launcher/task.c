@@ -154,6 +154,8 @@ static int check_binding(const struct task *t, struct err *err)
 
 int task_make(struct task *t, const struct options *o, struct err *err)
 {
+    const char *unset;
+
     *t = (struct task){0};
     t->engine = o->deepspeed_config || (o->argc && !o->module && options_is_job(o->argv[0]));
     if (!t->engine && !o->argc)
@@ -176,6 +178,8 @@ int task_make(struct task *t, const struct options *o, struct err *err)
         return -1;
     if (o->venv_script)
         t->venv = *o->venv_script == '/' ? xstrdup(o->venv_script) : xasprintf("%s/%s", t->cwd, o->venv_script);
+    if ((unset = envlist_unset(environ, o->export, o->nexports)))
+        log_warn("--export %s: it is not set here, so the ranks do not get it", unset);
     if (envlist_build(&t->env, environ, getenv("HOME"), t->cwd, o->export, o->nexports, t->python, err))
         return -1;
     return check_binding(t, err);

@@ -306,7 +306,8 @@ static void sourced(struct check *c, int status, struct err *err)
 
     line = line ? line + 1 : text;
     if (c->late)
-        err_set(err, ERR_INPUT, "%s: --venv_script %s did not end in time", c->spawn.host, c->spawn.venv);
+        err_set(err, ERR_INPUT, "%s: --venv_script %s did not end in time; does it wait for input, or its file "
+                "system hang?", c->spawn.host, c->spawn.venv);
     else if (c->source[FAILED_EXEC].text.len)
         judge(c, status, err);
     else if (!WIFEXITED(status) || WEXITSTATUS(status))

@@ -44,6 +44,7 @@ is "--local_rank stands in front of a Python program's arguments" \
     "$(run --hosts local:1x2 --prefix none args.py sub --x </dev/null)" "['--local_rank=1', 'sub', '--x']"
 like "a flag behind the program is warned about" "$(run --hosts local:1x1 true --hosts x </dev/null 2>&1)" "stands behind the program"
 got=$(NEW='x y=z"' run --hosts local:1x1 --export NEW --export 'EQ=a=b $c' --prefix none sh -c 'echo "$NEW|$EQ"' </dev/null)
+like "--export of what is not set is said" "$(run --hosts local:1 --export NOT_SET_HERE --export 'NO_*' true </dev/null 2>&1)" "--export NOT_SET_HERE: it is not set here"
 is "exported values arrive byte for byte" "$got" 'x y=z"|a=b $c'
 printf '# mine\nexport FROM_FILE="a b"\n' >.deepspeed_env
 is ".deepspeed_env is carried" "$(run --hosts local:1x1 sh -c 'echo $FROM_FILE' </dev/null)" "a b"
