@@ -79,9 +79,10 @@ struct aside *aside_run(uv_loop_t *loop, const struct aside_work *w, void *arg)
     a->async.data = a;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&thread, NULL, run, a))
-        abort();
-    pthread_detach(thread);
+    if (pthread_create(&thread, NULL, run, a) == 0)
+        pthread_detach(thread);
+    else
+        run(a); /* no thread to be had: the loop waits */
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return a;
 }

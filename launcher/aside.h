@@ -13,7 +13,7 @@ struct aside_work {
     void (*free)(void *arg); /* last, on either; of what is arg's alone */
 };
 
-/* Takes over arg. */
+/* Takes over arg. Where no thread can be made, the work is done before this returns. */
 struct aside *aside_run(uv_loop_t *loop, const struct aside_work *w, void *arg);
 /* done is told no more. The loop must run once more for its handle to close; work that hangs keeps its thread and arg
  * until it ends. Not after done, which ends it. NULL is fine. */

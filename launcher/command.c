@@ -12,17 +12,6 @@ int command_names_agent(const char *template)
     return strstr(template, "ds-agent") != NULL;
 }
 
-static void add_quoted(struct buf *b, const char *s)
-{
-    buf_addc(b, '\'');
-    for (; *s; s++)
-        if (*s == '\'')
-            buf_adds(b, "'\\''");
-        else
-            buf_addc(b, *s);
-    buf_addc(b, '\'');
-}
-
 int command_fill(const char *template, const struct host *host, int node, const char *script, struct buf *out,
                  struct err *err)
 {
@@ -36,13 +25,13 @@ int command_fill(const char *template, const struct host *host, int node, const 
         }
         switch (*++p) {
         case 'h':
-            add_quoted(out, host->name);
+            buf_add_quoted(out, host->name);
             break;
         case 'n':
             buf_addf(out, "%d", node);
             break;
         case 'c':
-            add_quoted(out, line);
+            buf_add_quoted(out, line);
             placed = 1;
             break;
         case '%':

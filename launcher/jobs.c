@@ -208,13 +208,7 @@ static char *quoted(const char *word)
 {
     struct buf b = BUF_INIT;
 
-    buf_addc(&b, '\'');
-    for (; *word; word++)
-        if (*word == '\'')
-            buf_adds(&b, "'\\''");
-        else
-            buf_addc(&b, *word);
-    buf_addc(&b, '\'');
+    buf_add_quoted(&b, word);
     return buf_detach(&b);
 }
 

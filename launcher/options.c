@@ -434,6 +434,8 @@ int options_parse(struct options *o, int argc, char **argv, struct buf *out, str
     int i = 1, k, rc = 0;
 
     memset(o, 0, sizeof *o);
+    o->line = argv;
+    o->nline = argc;
     o->num_nodes = o->ranks_per_node = -1;
     o->connect_timeout_ms = o->ping_limit_ms = o->grace_ms = o->timeout_ms = -1;
     while (i < argc && argv[i][0] == '-' && argv[i][1] && !rc) {

@@ -56,6 +56,7 @@ struct options {
     int settings;             /* info --settings */
     const char **given; int ngiven; /* the names of the options that were given, as in the table */
     char **argv; int argc;    /* job file or program with its arguments */
+    char **line; int nline;   /* the whole command line as it was typed; borrowed */
 };
 
 /* Reads the flags up to the first word that is none; that word and what follows is o->argv (o->argv[0] is

@@ -215,13 +215,48 @@ static int dry_run_said(const struct front *f)
     return 0;
 }
 
-/* A job that did not come to its end can go on where it saved. */
+static void add_word(struct buf *b, const char *word)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789@%+=:,./_-";
+
+    if (b->len)
+        buf_addc(b, ' ');
+    if (*word && !word[strspn(word, plain)])
+        buf_adds(b, word);
+    else
+        buf_add_quoted(b, word);
+}
+
+static int resumes_by_itself(const struct options *o)
+{
+    int i;
+
+    for (i = 0; i < o->set.n; i++)
+        if (!strcmp(o->set.row[i].path, "run.resume"))
+            return !strcmp(o->set.row[i].value, "auto");
+    return 0;
+}
+
+/* A job that did not come to its end can go on where it saved: by the command that began it, and what that lacks.
+ * Where --resume named a checkpoint, the later auto counts. */
 static void say_resume(const struct front *f)
 {
     char *latest = f->run_dir_made ? xasprintf("%s/ckpt/latest", f->run_dir) : NULL;
+    struct buf b = BUF_INIT;
+    int i;
 
-    if (latest && !access(latest, F_OK) && !f->o->quiet)
-        log_info("go on with: ds-launch ... %s --run-dir %s --resume auto", f->task->job_file, f->run_dir);
+    if (latest && !access(latest, F_OK) && !f->o->quiet) {
+        for (i = 0; i < f->o->nline; i++)
+            add_word(&b, f->o->line[i]);
+        if (!f->o->run_dir) {
+            add_word(&b, "--run-dir");
+            add_word(&b, f->run_dir);
+        }
+        if (!resumes_by_itself(f->o))
+            buf_adds(&b, " --resume auto");
+        log_info("go on with: %s", buf_str(&b));
+    }
+    buf_clear(&b);
     free(latest);
 }
 

@@ -23,10 +23,10 @@ struct writer_events {
 struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx);
 /* A descriptor that stays the caller's. */
 struct sink *writer_fd(struct writer *w, int fd);
-/* A file to append to, opened (with the folders above it) when the first bytes come, or none by a put. A failure to open or write is told once, as a
- * line on stderr, and its later bytes are dropped. path is copied. */
+/* A file to append to, opened (with the folders above it) by the first put, even one of no bytes. A failure to open or
+ * write is told once, as a line on stderr, and its later bytes are dropped. path is copied. */
 struct sink *writer_file(struct writer *w, const char *path);
-/* For now nothing more comes for it: its descriptor is closed behind what is queued. */
+/* Closes the file's descriptor behind what is queued; a later put opens it again. */
 void writer_file_ends(struct writer *w, struct sink *s);
 /* Queues a copy. tag_bytes are reported as done for node when these are written; node -1: not reported. */
 void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, int node,

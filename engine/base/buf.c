@@ -193,6 +193,17 @@ static size_t utf8_length(const unsigned char *s, size_t n)
     return len;
 }
 
+void buf_add_quoted(struct buf *b, const char *s)
+{
+    buf_addc(b, '\'');
+    for (; *s; s++)
+        if (*s == '\'')
+            buf_adds(b, "'\\''");
+        else
+            buf_addc(b, *s);
+    buf_addc(b, '\'');
+}
+
 void buf_add_json(struct buf *b, const char *s, size_t n)
 {
     const unsigned char *u = (const unsigned char *)s;

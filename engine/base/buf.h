@@ -28,6 +28,8 @@ const char *buf_str(const struct buf *b); /* "" when nothing was added */
 
 /* Appends s as the inside of a JSON string, quotes not included; invalid UTF-8 becomes U+FFFD. */
 void buf_add_json(struct buf *b, const char *s, size_t n);
+/* Appends s as one word for a shell, in single quotes. */
+void buf_add_quoted(struct buf *b, const char *s);
 
 /* malloc family that does not return NULL; n * size is checked for overflow. */
 void *xmalloc(size_t n);

@@ -102,13 +102,18 @@ like "a killed rank is named" "$(cat err)" "(pid $victim) was killed by signal 9
 like "the other one followed" "$(cat err)" "1 rank followed"
 ok "nothing is left" wait_for 10 nobody $mark
 
-DS_TEST_MARK=$mark "$launch" --hosts local:2x1 a.ini --run-dir s --set run.steps=1000000 </dev/null >out 2>err &
+DS_TEST_MARK=$mark "$launch" --hosts local:2x1 a.ini --run-dir "s t" --set run.steps=1000000 </dev/null >out 2>err &
 pid=$!
-wait_for 30 begun s
+wait_for 30 begun "s t"
 kill -TERM $pid
 wait $pid
 is "TERM stops a job" $? 143
-ok "which has saved" test -s s/ckpt/latest
-like "and says how to go on" "$(cat err)" "--run-dir $here/s --resume auto"
+ok "which has saved" test -s "s t/ckpt/latest"
+go=$(sed -n 's/.*go on with: //p' err)
+is "and says how to go on" "$go" "$launch --hosts local:2x1 a.ini --run-dir 's t' --set run.steps=1000000 --resume auto"
+steps=$(($(tail -n 1 "s t/metrics.jsonl" | sed 's/.*"step":\([0-9]*\).*/\1/') + 2))
+eval "$go --set run.steps=$steps" </dev/null >out 2>err
+is "that command goes on" $? 0
+like "to the end" "$(cat out)" "step $steps/$steps"
 ok "nothing is left then either" wait_for 10 nobody $mark
 finish

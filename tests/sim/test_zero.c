@@ -1,7 +1,7 @@
 /* ZeRO's laws with N ranks in one process: what each stage sends and holds, that checkpoints go from any stage to
  * any other, and that streams that dawdle change nothing. That the stages compute the same is in test_train.c.
  */
-#include "engine/train/train.h"
+#include "tests/sim/train_harness.h"
 #include "engine/zero/zero_impl.h"
 
 #include "engine/base/buf.h"
@@ -17,7 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <unistd.h>
 #include <cmocka.h>
 
 #define RANKS 7
@@ -38,11 +37,8 @@ static const char base[] = "gradient_clipping = 1.0\n"
 static const char strict[] = "[zero_optimization]\nstage3_max_live_parameters = 0\n"
                              "stage3_max_reuse_distance = 0\nstage3_param_persistence_threshold = 0\n";
 
-static char dir[64], text[96];
-
-struct rank {
-    struct boot *boot;
-    const struct settings_rows *rows;
+/* What a rank brings out of a run. */
+struct seen {
     pthread_barrier_t *all;
     int64_t from, to; /* steps: those from `from` on are measured */
     double loss[STEPS];
@@ -53,50 +49,7 @@ struct rank {
     double numel;
     float *master;                 /* own slices */
     uint64_t n;
-    struct err err;
-    int rc;
 };
-
-static int make_text(void **state)
-{
-    FILE *f;
-
-    strcpy(dir, "/tmp/ds-test-zero-XXXXXX");
-    if (!mkdtemp(dir))
-        return -1;
-    snprintf(text, sizeof text, "%s/text.txt", dir);
-    f = fopen(text, "w");
-    for (unsigned i = 0, x = 1; i < 20000; i++, x = x * 1103515245u + 12345u)
-        fputc("the king said water "[(x >> 16) % 20], f);
-    return fclose(f);
-}
-
-static int remove_text(void **state)
-{
-    char *command = xasprintf("rm -rf '%s'", dir);
-    int rc = system(command);
-
-    free(command);
-    return rc;
-}
-
-/* NULL-terminated pairs of path and value on top of the base. */
-static struct settings_rows job_rows(const char *more, const char *path, ...)
-{
-    struct settings_rows rows = {0};
-    struct err err = ERR_INIT;
-    va_list ap;
-
-    if (settings_read(&rows, "base", base, strlen(base), &err) < 0 ||
-        (more && settings_read(&rows, "more", more, strlen(more), &err) < 0))
-        fail_msg("%s", err.text);
-    settings_rows_add(&rows, "data.train", text, "test");
-    va_start(ap, path);
-    for (; path; path = va_arg(ap, const char *))
-        settings_rows_add(&rows, path, va_arg(ap, const char *), "test");
-    va_end(ap);
-    return rows;
-}
 
 /* What the kernel has sent over this process's TCP connections. */
 static uint64_t kernel_sent(void)
@@ -116,7 +69,7 @@ static uint64_t kernel_sent(void)
 }
 
 /* All ranks at once, so that nothing is under way. */
-static void measure(struct rank *r, struct train *t, struct comm_counters *c)
+static void measure(struct seen *r, struct train *t, struct comm_counters *c)
 {
     pthread_barrier_wait(r->all);
     zero_counters(t->zero, c);
@@ -124,7 +77,7 @@ static void measure(struct rank *r, struct train *t, struct comm_counters *c)
     pthread_barrier_wait(r->all);
 }
 
-static void keep(struct rank *r, struct train *t)
+static void keep(struct seen *r, struct train *t)
 {
     const struct param_table *pt = t->setup->table;
 
@@ -140,63 +93,43 @@ static void keep(struct rank *r, struct train *t)
     }
 }
 
-static int run(struct rank *r, struct train *t)
+static int body(struct train *t, void *arg, struct err *err)
 {
+    struct seen *r = arg;
+
     while (t->step < r->to) {
         if (t->step == r->from)
             measure(r, t, &r->before);
-        if (train_step(t, &r->err) < 0)
+        if (train_step(t, err) < 0)
             return -1;
         r->loss[t->step - 1] = t->loss;
     }
     measure(r, t, &r->after);
     keep(r, t);
-    if (t->setup->job.run_dir && train_save(t, &r->err) < 0)
+    if (t->setup->job.run_dir && train_save(t, err) < 0)
         return -1;
-    for (int64_t step; t->writer && ckpt_poll(t->writer, 1, &step, &r->err) > 0;)
+    for (int64_t step; t->writer && ckpt_poll(t->writer, 1, &step, err) > 0;)
         ;
     return 0;
 }
 
-static void *rank_main(void *arg)
-{
-    struct rank *r = arg;
-    struct setup *s = NULL;
-    struct train *t = NULL;
-
-    r->rc = setup_create(&s, r->rows, r->boot->world, 1, NULL, &r->err);
-    if (!r->rc)
-        r->rc = train_create(&t, s, r->boot, NULL, &r->err);
-    if (!r->rc)
-        r->rc = run(r, t);
-    train_destroy(t);
-    setup_destroy(s);
-    return NULL;
-}
-
-/* The first rank of each `nodes`-th part speaks TCP to the others. */
-static void train(struct rank *r, int world, int nodes, int64_t from, int64_t to,
+static void train(struct seen *r, int world, int nodes, int64_t from, int64_t to,
                   const struct settings_rows *rows)
 {
-    struct boot_world *w = boot_world_create(world, nodes);
+    struct harness_rank rank[RANKS];
     pthread_barrier_t all;
-    pthread_t thread[RANKS];
 
     pthread_barrier_init(&all, NULL, (unsigned)world);
     for (int i = 0; i < world; i++) {
-        r[i] = (struct rank){.boot = boot_world_rank(w, i), .rows = rows, .all = &all, .from = from, .to = to};
-        pthread_create(&thread[i], NULL, rank_main, &r[i]);
+        r[i] = (struct seen){.all = &all, .from = from, .to = to};
+        rank[i] = (struct harness_rank){.rows = rows, .body = body, .arg = &r[i]};
     }
-    for (int i = 0; i < world; i++)
-        pthread_join(thread[i], NULL);
-    for (int i = 0; i < world; i++)
-        if (r[i].rc)
-            fail_msg("rank %d of %d: %s", i, world, r[i].err.text);
+    harness_run(rank, world, nodes);
+    harness_ended_well(rank, world);
     pthread_barrier_destroy(&all);
-    boot_world_destroy(w);
 }
 
-static void clear(struct rank *r, int world)
+static void clear(struct seen *r, int world)
 {
     for (int i = 0; i < world; i++)
         free(r[i].master);
@@ -204,7 +137,7 @@ static void clear(struct rank *r, int world)
 
 /* ---- bytes on the wire ---- */
 
-static uint64_t sent(const struct rank *r, enum coll_class class)
+static uint64_t sent(const struct seen *r, enum coll_class class)
 {
     uint64_t sum = 0;
 
@@ -235,16 +168,17 @@ static void formula(int stage, int world, uint64_t k, uint64_t *grad, uint64_t *
 static void bytes_are_those_of_the_formula(void **state)
 {
     static const int world[] = {1, 2, 3, 4, 7};
-    struct rank r[RANKS];
+    struct seen r[RANKS];
 
     for (int i = 0; i < 5; i++)
         for (int stage = 0; stage <= 3; stage++)
             for (int k = 1; k <= 3; k += 2) {
                 char s[2] = {(char)('0' + stage), 0}, a[2] = {(char)('0' + k), 0};
                 const char *bf16 = stage % 2 ? "true" : "false"; /* 16-bit weights beside fp32 gradients */
-                struct settings_rows rows = job_rows(
-                    strict, "train_batch_size", "252", "gradient_accumulation_steps", a,
-                    "zero_optimization.stage", s, "bf16.enabled", bf16, NULL);
+                struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "252",
+                                                         "gradient_accumulation_steps", a,
+                                                         "zero_optimization.stage", s, "bf16.enabled", bf16,
+                                                         NULL);
                 uint64_t grad, param, n = (uint64_t)world[i], size = stage == 1 || stage == 3 ? 2 : 4;
 
                 train(r, world[i], 1, 2, 4, &rows);
@@ -272,14 +206,17 @@ static void the_start_table_counts_the_same(void **state)
 
     formula(3, 4, 3, &grad, &param);
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
-        struct settings_rows rows = job_rows(
-            NULL, "train_batch_size", "24", "gradient_accumulation_steps", "3", "zero_optimization.stage", "3",
-            "zero_optimization.stage3_max_live_parameters", c[i].live,
-            "zero_optimization.stage3_max_reuse_distance", c[i].reuse,
-            "zero_optimization.stage3_param_persistence_threshold", c[i].persist,
-            "zero_optimization.stage3_prefetch_bucket_size", c[i].prefetch, "zero_optimization.overlap_comm",
-            c[i].overlap, NULL);
-        struct rank r[RANKS];
+        struct settings_rows rows = harness_rows(base, NULL, "train_batch_size", "24",
+                                                 "gradient_accumulation_steps", "3",
+                                                 "zero_optimization.stage", "3",
+                                                 "zero_optimization.stage3_max_live_parameters", c[i].live,
+                                                 "zero_optimization.stage3_max_reuse_distance", c[i].reuse,
+                                                 "zero_optimization.stage3_param_persistence_threshold",
+                                                 c[i].persist,
+                                                 "zero_optimization.stage3_prefetch_bucket_size",
+                                                 c[i].prefetch, "zero_optimization.overlap_comm",
+                                                 c[i].overlap, NULL);
+        struct seen r[RANKS];
 
         train(r, 4, 1, 2, 4, &rows);
         for (int j = 0; j < 4; j++) {
@@ -304,14 +241,14 @@ static void near_ranks_gather_among_themselves(void **state)
              first = wte + wpe + rest, gathers = 3 * (2 * wte + wpe + 2 * rest);
 
     for (int overlap = 0; overlap <= 1; overlap++) {
-        struct rank r[2][RANKS];
+        struct seen r[2][RANKS];
         struct settings_rows rows[2];
 
         for (int near = 0; near <= 1; near++) {
-            rows[near] = job_rows(strict, "train_batch_size", "24", "gradient_accumulation_steps", "3",
-                                  "zero_optimization.stage", "3", "zero_optimization.overlap_comm",
-                                  overlap ? "true" : "false", "zero_optimization.zero_hpz_partition_size",
-                                  near ? "2" : "1", NULL);
+            rows[near] = harness_rows(base, strict, "train_batch_size", "24", "gradient_accumulation_steps",
+                                      "3", "zero_optimization.stage", "3", "zero_optimization.overlap_comm",
+                                      overlap ? "true" : "false", "zero_optimization.zero_hpz_partition_size",
+                                      near ? "2" : "1", NULL);
             if (overlap && near)
                 setenv("DS_DEVICE", "cpu-async", 1);
             train(r[near], 4, 1, 2, 4, &rows[near]);
@@ -337,9 +274,10 @@ static void the_kernel_counts_the_same(void **state)
 {
     for (int stage = 0; stage <= 3; stage++) {
         char s[2] = {(char)('0' + stage), 0};
-        struct settings_rows rows = job_rows(strict, "train_batch_size", "12", "gradient_accumulation_steps",
-                                             "3", "zero_optimization.stage", s, NULL);
-        struct rank r[RANKS];
+        struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "12",
+                                                 "gradient_accumulation_steps", "3",
+                                                 "zero_optimization.stage", s, NULL);
+        struct seen r[RANKS];
         uint64_t ours = 0;
 
         train(r, 2, 2, 2, 6, &rows);
@@ -360,16 +298,18 @@ static void the_kernel_counts_the_same(void **state)
 /* ENGINE 3: bytes a parameter of weights, gradients and optimizer, to 1 %; buffers as the start table says. */
 static void memory_is_that_of_the_formula(void **state)
 {
-    struct rank r[RANKS];
+    struct seen r[RANKS];
 
     for (int stage = 0; stage <= 3; stage++)
         for (int world = 1; world <= 4; world++)
             for (int bf16 = 0; bf16 <= 1; bf16++) {
                 char s[2] = {(char)('0' + stage), 0};
-                struct settings_rows rows = job_rows(
-                    strict, "train_micro_batch_size_per_gpu", "1", "gradient_accumulation_steps", "1",
-                    "zero_optimization.stage", s, "bf16.enabled", bf16 ? "true" : "false", "model.n_embd",
-                    "128", "zero_optimization.overlap_comm", world % 2 ? "true" : "false", NULL);
+                struct settings_rows rows = harness_rows(base, strict, "train_micro_batch_size_per_gpu", "1",
+                                                         "gradient_accumulation_steps", "1",
+                                                         "zero_optimization.stage", s, "bf16.enabled", bf16 ?
+                                                         "true" : "false", "model.n_embd", "128",
+                                                         "zero_optimization.overlap_comm", world % 2 ? "true"
+                                                         : "false", NULL);
                 double w = bf16 ? 2 : 4, optim = bf16 ? 12 : 8, n = world;
                 double want[3] = {stage == 3 ? w / n : w, stage >= 2 ? 4 / n : 4,
                                   stage >= 1 ? optim / n : optim};
@@ -394,11 +334,12 @@ static void memory_is_that_of_the_formula(void **state)
 static void buffers_by_hand(void **state)
 {
     uint64_t all = padded(WTE, 3) + padded(WPE, 3) + padded(BLOCK, 3) + padded(NORM, 3);
-    struct rank r[RANKS];
+    struct seen r[RANKS];
 
     for (int stage = 2; stage <= 3; stage++) {
-        struct settings_rows rows = job_rows(strict, "train_batch_size", "6", "gradient_accumulation_steps",
-                                             "2", "zero_optimization.stage", stage == 2 ? "2" : "3", NULL);
+        struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "6",
+                                                 "gradient_accumulation_steps", "2",
+                                                 "zero_optimization.stage", stage == 2 ? "2" : "3", NULL);
 
         train(r, 3, 1, 2, 3, &rows);
         assert_int_equal(r[0].mem.peak[MEM_BUFFER], 4 * all * (stage == 3 ? 2 : 1));
@@ -412,22 +353,22 @@ static void buffers_by_hand(void **state)
 /* Saved in one stage on 3 ranks, gone on with in every stage on 1 to 4: as if it had been one run. */
 static void checkpoints_go_from_stage_to_stage(void **state)
 {
-    struct rank r[RANKS], whole[RANKS];
-    struct settings_rows plain = job_rows(strict, "train_batch_size", "12", NULL);
+    struct seen r[RANKS], whole[RANKS];
+    struct settings_rows plain = harness_rows(base, strict, "train_batch_size", "12", NULL);
 
     train(whole, 3, 1, 0, STEPS, &plain);
     for (int from = 0; from <= 3; from++) {
-        char *run = xasprintf("%s/stage-%d", dir, from), f[2] = {(char)('0' + from), 0};
-        struct settings_rows save = job_rows(strict, "train_batch_size", "12", "zero_optimization.stage", f,
-                                             "run.dir", run, NULL);
+        char *run = xasprintf("%s/stage-%d", harness_dir, from), f[2] = {(char)('0' + from), 0};
+        struct settings_rows save = harness_rows(base, strict, "train_batch_size", "12",
+                                                 "zero_optimization.stage", f, "run.dir", run, NULL);
 
         train(r, 3, 1, 0, 4, &save);
         clear(r, 3);
         for (int to = 0; to <= 3; to++) {
             char t[2] = {(char)('0' + to), 0};
             int world = 1 + (from + to) % 4;
-            struct settings_rows again = job_rows(strict, "train_batch_size", "12",
-                                                  "zero_optimization.stage", t, "run.resume", run, NULL);
+            struct settings_rows again = harness_rows(base, strict, "train_batch_size", "12",
+                                                      "zero_optimization.stage", t, "run.resume", run, NULL);
 
             train(r, world, 1, 4, STEPS, &again);
             for (int i = 4; i < STEPS; i++)
@@ -457,16 +398,16 @@ static void dawdling_streams_change_nothing(void **state)
 {
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
         struct settings_rows rows[2];
-        struct rank r[2][RANKS];
+        struct seen r[2][RANKS];
 
         for (int j = 0; j < 2; j++) {
-            rows[j] = job_rows(strict, "train_batch_size", "18", "gradient_accumulation_steps", "3",
-                               "zero_optimization.stage", streams[i].stage,
-                               "zero_optimization.stage3_max_live_parameters", streams[i].live,
-                               "zero_optimization.stage3_max_reuse_distance", streams[i].live,
-                               "zero_optimization.stage3_param_persistence_threshold", streams[i].persist,
-                               "zero_optimization.stage3_prefetch_bucket_size", streams[i].prefetch,
-                               "zero_optimization.overlap_comm", j ? "true" : "false", NULL);
+            rows[j] = harness_rows(base, strict, "train_batch_size", "18", "gradient_accumulation_steps", "3",
+                                   "zero_optimization.stage", streams[i].stage,
+                                   "zero_optimization.stage3_max_live_parameters", streams[i].live,
+                                   "zero_optimization.stage3_max_reuse_distance", streams[i].live,
+                                   "zero_optimization.stage3_param_persistence_threshold", streams[i].persist,
+                                   "zero_optimization.stage3_prefetch_bucket_size", streams[i].prefetch,
+                                   "zero_optimization.overlap_comm", j ? "true" : "false", NULL);
             if (j)
                 setenv("DS_DEVICE", "cpu-async", 1);
             train(r[j], 3, 1, 0, 4, &rows[j]);
@@ -492,12 +433,12 @@ static void every_optimizer_in_every_stage(void **state)
     static const char *const type[] = {"AdamW", "Lion", "Adagrad", "SGD", "Lamb"};
 
     for (int o = 0; o < 5; o++) {
-        struct rank r[2][RANKS];
+        struct seen r[2][RANKS];
 
         for (int stage = 1; stage <= 3; stage++) {
             char s[2] = {(char)('0' + stage), 0};
-            struct settings_rows rows = job_rows(strict, "train_batch_size", "12", "optimizer.type", type[o],
-                                                 "zero_optimization.stage", s, NULL);
+            struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "12", "optimizer.type",
+                                                     type[o], "zero_optimization.stage", s, NULL);
 
             train(r[stage > 1], 3, 1, 0, 5, &rows);
             for (int k = 0; k < 3 && stage > 1; k++)
@@ -513,50 +454,43 @@ static void every_optimizer_in_every_stage(void **state)
 /* ---- the end ---- */
 
 struct leaver {
-    struct rank r;
     struct boot_world *world;
     int leaves;
 };
 
-static void *leaver_main(void *arg)
+static int leave(struct train *t, void *arg, struct err *err)
 {
-    struct leaver *l = arg;
-    struct rank *r = &l->r;
-    struct setup *s = NULL;
-    struct train *t = NULL;
+    const struct leaver *l = arg;
+    int rc = 0;
 
-    r->rc = setup_create(&s, r->rows, r->boot->world, 1, NULL, &r->err);
-    if (!r->rc)
-        r->rc = train_create(&t, s, r->boot, NULL, &r->err);
-    while (!r->rc && !(l->leaves && t->step == 2))
-        r->rc = train_step(t, &r->err);
+    while (!rc && !(l->leaves && t->step == 2))
+        rc = train_step(t, err);
     if (l->leaves)
         boot_world_abort(l->world);
-    train_destroy(t);
-    setup_destroy(s);
-    return NULL;
+    return rc;
 }
 
 /* A rank leaves between two steps and the agents say so: the others end, with work under way on two streams. */
 static void a_rank_that_leaves_ends_all(void **state)
 {
     for (size_t i = 0; i < sizeof streams / sizeof *streams; i++) {
-        struct settings_rows rows = job_rows(strict, "train_batch_size", "9", "zero_optimization.stage",
-                                             streams[i].stage, "zero_optimization.stage3_max_live_parameters",
-                                             streams[i].live, "zero_optimization.overlap_comm", "true", NULL);
+        struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "9",
+                                                 "zero_optimization.stage", streams[i].stage,
+                                                 "zero_optimization.stage3_max_live_parameters",
+                                                 streams[i].live, "zero_optimization.overlap_comm", "true",
+                                                 NULL);
         struct boot_world *w = boot_world_create(3, 1);
         struct leaver l[3];
-        pthread_t thread[3];
+        struct harness_rank rank[3];
 
         for (int k = 0; k < 3; k++) {
-            l[k] = (struct leaver){{.boot = boot_world_rank(w, k), .rows = &rows}, w, k == 1};
-            pthread_create(&thread[k], NULL, leaver_main, &l[k]);
+            l[k] = (struct leaver){w, k == 1};
+            rank[k] = (struct harness_rank){.rows = &rows, .body = leave, .arg = &l[k]};
         }
-        for (int k = 0; k < 3; k++)
-            pthread_join(thread[k], NULL);
-        assert_int_equal(l[1].r.rc, 0);
+        harness_run_in(w, rank, 3);
+        assert_int_equal(rank[1].rc, 0);
         for (int k = 0; k < 3; k += 2)
-            assert_int_equal(l[k].r.err.code, ERR_RANK_ABORT);
+            assert_int_equal(rank[k].err.code, ERR_RANK_ABORT);
         boot_world_destroy(w);
         settings_rows_clear(&rows);
     }
@@ -577,5 +511,5 @@ int main(void)
         cmocka_unit_test(a_rank_that_leaves_ends_all),
     };
 
-    return cmocka_run_group_tests_name("zero", tests, make_text, remove_text);
+    return cmocka_run_group_tests_name("zero", tests, harness_begin, harness_end);
 }

@@ -1,8 +1,9 @@
 /* Checkpoints: saved on several ranks and read on others, whole after a failure at any write, fsync
- * or rename, and no damaged byte goes unseen. Ranks are threads over a key space in memory. */
+ * or rename, and no damaged byte goes unseen. Ranks are threads. */
 #include "engine/base/buf.h"
 #include "engine/base/clock.h"
 #include "engine/ckpt/ckpt.h"
+#include "engine/comm/comm.h"
 #include "tests/unit/ckpt_model.h"
 
 #include <dirent.h>
@@ -21,67 +22,10 @@
 
 #include <cmocka.h>
 
-/* ---- a key space in memory ---- */
-
 #define WORLD_MAX 8
-#define KEYS_MAX 256
-
-static struct world {
-    pthread_mutex_t lock;
-    pthread_cond_t changed;
-    struct {
-        char *key;
-        void *value;
-        size_t n;
-    } item[KEYS_MAX];
-    int n;
-} world = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
-
-static int put(struct boot *b, const char *key, const void *value, size_t n, struct err *err)
-{
-    (void)b;
-    (void)err;
-    pthread_mutex_lock(&world.lock);
-    assert_true(world.n < KEYS_MAX);
-    world.item[world.n].key = xstrdup(key);
-    world.item[world.n].value = memcpy(xmalloc(n + 1), value, n);
-    world.item[world.n++].n = n;
-    pthread_cond_broadcast(&world.changed);
-    pthread_mutex_unlock(&world.lock);
-    return 0;
-}
-
-static int get(struct boot *b, const char *key, void **value, size_t *n, int64_t deadline_ms,
-               struct err *err)
-{
-    (void)b;
-    (void)deadline_ms;
-    (void)err;
-    pthread_mutex_lock(&world.lock);
-    while (1) {
-        for (int i = world.n - 1; i >= 0; i--) {
-            if (strcmp(world.item[i].key, key) == 0) {
-                *n = world.item[i].n;
-                *value = memcpy(xmalloc(*n + 1), world.item[i].value, *n);
-                pthread_mutex_unlock(&world.lock);
-                return 0;
-            }
-        }
-        pthread_cond_wait(&world.changed, &world.lock);
-    }
-}
-
-static void world_clear(void)
-{
-    for (int i = 0; i < world.n; i++) {
-        free(world.item[i].key);
-        free(world.item[i].value);
-    }
-    world.n = 0;
-}
 
 struct rank {
-    struct boot boot;
+    struct boot *boot;
     const char *dir, *from; /* from: the checkpoint whose data is saved; NULL: value_of */
     int64_t step, keep;
     int rc;
@@ -114,13 +58,13 @@ static void *rank_main(void *arg)
     struct ckpt_meta meta = meta_of(k->step);
     float room[256];
     int64_t step = -1;
-    int n = share(k->boot.rank, k->boot.world, own, room);
+    int n = share(k->boot->rank, k->boot->world, own, room);
 
     for (int t = 0; t < TENSORS; t++)
         all[t] = entry_of(t);
     k->rc = -1;
     if (fill(k, own, n, &k->err) < 0 ||
-        ckpt_writer_create(&w, k->dir, &k->boot, k->keep, &k->err) < 0)
+        ckpt_writer_create(&w, k->dir, k->boot, k->keep, &k->err) < 0)
         return NULL;
     if (ckpt_save(w, &meta, own, n, all, TENSORS, &k->err) == 0) {
         memset(room, 0, sizeof room); /* the save has its copy */
@@ -134,12 +78,13 @@ static void *rank_main(void *arg)
 static int save_from(const char *from, const char *where, int n, int64_t step, int64_t keep,
                      struct err *err)
 {
+    struct boot_world *world = boot_world_create(n, 1);
     struct rank rank[WORLD_MAX];
     pthread_t thread[WORLD_MAX];
 
     memset(rank, 0, sizeof rank);
     for (int r = 0; r < n; r++) {
-        rank[r].boot = (struct boot){.rank = r, .world = n, .abort_fd = -1, .put = put, .get = get};
+        rank[r].boot = boot_world_rank(world, r);
         rank[r].dir = where;
         rank[r].from = from;
         rank[r].step = step;
@@ -150,7 +95,7 @@ static int save_from(const char *from, const char *where, int n, int64_t step, i
         pthread_join(thread[r], NULL);
     for (int r = 1; r < n; r++)
         assert_int_equal(rank[r].rc, rank[0].rc); /* all ranks agree */
-    world_clear();
+    boot_world_destroy(world);
     *err = rank[0].err;
     return rank[0].rc;
 }
