@@ -25,6 +25,7 @@ struct job {
     /* top level, DeepSpeed's names */
     int64_t train_batch_size, micro_batch_size, accumulation; /* 0: to be filled, see job_batch */
     int64_t steps_per_print;
+    int wall_clock_breakdown, memory_breakdown; /* tables at the end of the run */
     double gradient_clipping; /* 0: off */
     int prescale_gradients;
     double predivide;         /* with prescale_gradients: gradients travel divided by it */

@@ -51,6 +51,8 @@ int ckpt_save(struct ckpt_writer *, const struct ckpt_meta *, const struct ckpt_
  * (disk full: the older checkpoint is whole; err says so). block: wait for the one under way. step:
  * which. */
 int ckpt_poll(struct ckpt_writer *, int block, int64_t *step, struct err *);
+/* Memory that the image takes. */
+uint64_t ckpt_writer_bytes(const struct ckpt_writer *);
 void ckpt_writer_destroy(struct ckpt_writer *); /* waits for the save under way */
 
 /* ---- reading ---- */

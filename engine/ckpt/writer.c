@@ -506,6 +506,11 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct 
     return 0;
 }
 
+uint64_t ckpt_writer_bytes(const struct ckpt_writer *w)
+{
+    return w->image.cap;
+}
+
 int ckpt_poll(struct ckpt_writer *w, int block, int64_t *step, struct err *err)
 {
     int rc;

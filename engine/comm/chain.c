@@ -97,6 +97,11 @@ struct chain *chain_create(struct group *g)
     return c;
 }
 
+size_t chain_bytes(const struct chain *c)
+{
+    return c ? (size_t)c->nstages * 2 * RING * SLOT_BYTES : 0;
+}
+
 void chain_destroy(struct chain *c)
 {
     if (!c)

@@ -79,6 +79,9 @@ struct comm_ops {
     void (*counters)(const struct comm *, struct comm_counters *);
 };
 
+/* "all_reduce" ... */
+const char *coll_name(uint32_t op);
+
 /* First member of every backend's struct. */
 struct comm {
     const struct comm_ops *ops;

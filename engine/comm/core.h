@@ -55,8 +55,6 @@ static inline int64_t coll_count(const struct coll *op, int rank)
 }
 /* Elements of the dense vector: the slices together, or count. */
 int64_t coll_total(const struct coll *op, int size);
-/* "all_reduce" ... */
-const char *coll_name(uint32_t op);
 const char *coll_dtype_name(uint32_t dtype);
 
 /* In process memory made by boot_world? Pointers can be passed then. */

@@ -105,6 +105,8 @@ static int group_open(struct group *g, struct err *err)
         if (g->core.base.size == 2)
             g->swap = swap_create();
     }
+    g->counted = region_part(g) + chain_bytes(g->chain) + (g->swap ? SLOT_BYTES : 0);
+    device_count(g->core.base.device, MEM_COMM, (int64_t)g->counted);
     return 0;
 }
 
@@ -114,6 +116,7 @@ static void group_destroy(struct comm *comm)
 
     if (!g)
         return;
+    device_count(g->core.base.device, MEM_COMM, -(int64_t)g->counted);
     chain_destroy(g->chain);
     swap_destroy(g->swap);
     net_close(g);

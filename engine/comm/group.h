@@ -111,6 +111,7 @@ struct group {
     struct region *region;
     char *staging; /* in the region */
     struct segments *segments;
+    size_t counted; /* bytes of MEM_COMM: the own part of the region, buffers for the network */
     uint64_t seq;     /* of collectives */
     uint64_t arrived; /* own syncs */
 
@@ -165,6 +166,7 @@ int group_drive(struct group *g, int (*step)(struct group *g, int *moved, int *p
 
 /* --- region.c --- */
 size_t region_bytes(int ranks);
+size_t region_part(const struct group *g); /* of it what this rank's calls may touch */
 int region_open(struct group *g, struct err *err);
 void region_close(struct group *g);
 struct mail *region_mail(struct group *g, int from_seat, int to_seat);
@@ -194,6 +196,7 @@ static inline int coll_reduces(const struct coll *op)
 /* --- chain.c --- */
 struct chain *chain_create(struct group *g);
 void chain_destroy(struct chain *c);
+size_t chain_bytes(const struct chain *c); /* of its buffers; NULL: 0 */
 /* The part of [lo, hi) that crosses nodes. */
 int chain_work(struct group *g, const struct coll *op, int64_t lo, int64_t hi);
 

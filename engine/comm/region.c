@@ -32,6 +32,13 @@ size_t region_bytes(int ranks)
     return head_bytes(ranks) + 2 * n * NET_SLOTS * SLOT_BYTES + 2 * n * n * PAIR_BYTES;
 }
 
+size_t region_part(const struct group *g)
+{
+    size_t n = (size_t)g->nlocal, slots = g->nruns > 1 ? NET_SLOTS : 1;
+
+    return head_bytes(g->nlocal) / n + 2 * slots * SLOT_BYTES + 2 * n * PAIR_BYTES;
+}
+
 struct mail *region_mail(struct group *g, int from, int to)
 {
     struct mail *all = (struct mail *)(g->region->seat + g->nlocal);

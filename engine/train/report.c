@@ -22,21 +22,75 @@ static void add_number(struct buf *b, const char *key, double v)
         buf_addf(b, "\"%s\":null,", key);
 }
 
-static void add_traffic(struct train *t, struct buf *b)
+static void add_classes(struct buf *b, const char *key, uint64_t bytes[COLL_OPS][CLASSES])
 {
     static const char *const name[CLASSES] = {"grad", "param", "act", "state", "control"};
-    struct comm_counters c = {0};
 
-    zero_counters(t->zero, &c);
-    buf_adds(b, "\"sent_bytes\":{");
+    buf_addf(b, "\"%s\":{", key);
     for (int i = 0; i < CLASSES; i++) {
         uint64_t sum = 0;
 
         for (int op = 0; op < COLL_OPS; op++)
-            sum += c.sent[op][i];
+            sum += bytes[op][i];
         buf_addf(b, "%s\"%s\":%llu", i ? "," : "", name[i], (unsigned long long)sum);
     }
     buf_adds(b, "},");
+}
+
+/* What the step itself moved: {group: {operation: {sent, received}}}. */
+static void add_step_bytes(const struct train *t, struct buf *b)
+{
+    int groups = 0;
+
+    buf_adds(b, "\"step_bytes\":{");
+    for (int g = 0; g < GROUPS; g++) {
+        int n = 0;
+
+        for (int op = 0; op < COLL_OPS; op++) {
+            double bytes[2];
+
+            if (!t->last.traffic[g].calls[op])
+                continue;
+            account_bytes(&t->last, (enum train_group)g, op, bytes);
+            if (!n++)
+                buf_addf(b, "%s\"%s\":{", groups++ ? "," : "", group_name[g]);
+            buf_addf(b, "%s\"%s\":{\"sent\":%.0f,\"received\":%.0f}", n > 1 ? "," : "",
+                     coll_name((uint32_t)op), bytes[0], bytes[1]);
+        }
+        if (n)
+            buf_addc(b, '}');
+    }
+    buf_adds(b, "},");
+}
+
+static void add_traffic(struct train *t, struct buf *b)
+{
+    struct comm_counters c = {0};
+
+    zero_counters(t->zero, &c);
+    add_classes(b, "sent_bytes", c.sent);
+    add_classes(b, "received_bytes", c.received);
+    add_step_bytes(t, b);
+}
+
+static void add_times(const struct train *t, struct buf *b)
+{
+    double ms[TIMES];
+
+    account_ms(&t->last, ms);
+    buf_adds(b, "\"phase_ms\":{");
+    for (int i = 0; i < STEP_TIMES; i++)
+        buf_addf(b, "%s\"%s\":%.6f", i ? "," : "", time_name[i], ms[i]);
+    buf_adds(b, "},");
+    add_number(b, "save_ms", ms[TIME_SAVE]);
+}
+
+static void add_memory_of(struct buf *b, const char *key, const uint64_t bytes[MEM_CLASSES])
+{
+    buf_addf(b, "\"%s\":{", key);
+    for (int i = 0; i < MEM_CLASSES; i++)
+        buf_addf(b, "%s\"%s\":%llu", i ? "," : "", mem_class_name[i], (unsigned long long)bytes[i]);
+    buf_adds(b, "}");
 }
 
 static void add_memory(struct train *t, struct buf *b)
@@ -44,10 +98,9 @@ static void add_memory(struct train *t, struct buf *b)
     struct mem_info m = {0};
 
     t->dev->ops->info(t->dev, &m);
-    buf_adds(b, "\"memory_bytes\":{");
-    for (int i = 0; i < MEM_CLASSES; i++)
-        buf_addf(b, "%s\"%s\":%llu", i ? "," : "", mem_class_name[i], (unsigned long long)m.now[i]);
-    buf_adds(b, "}");
+    add_memory_of(b, "memory_bytes", m.now);
+    buf_addc(b, ',');
+    add_memory_of(b, "memory_peak_bytes", m.peak);
 }
 
 void train_report_step(struct train *t)
@@ -65,6 +118,7 @@ void train_report_step(struct train *t)
     buf_addf(&b, "\"loss_scale\":1,\"skipped\":%s,\"skipped_steps\":%lld,",
              t->scalars.skip ? "true" : "false", (long long)t->skipped);
     add_number(&b, "step_ms", s * 1e3);
+    add_times(t, &b);
     add_number(&b, "tokens_per_s", s > 0 ? tokens / s : 0);
     buf_addf(&b, "\"max_steps\":%lld,", (long long)t->setup->total_steps);
     add_traffic(t, &b);
@@ -85,6 +139,7 @@ void train_report_eval(struct train *t)
         return;
     }
     buf_addf(&b, "{\"step\":%lld,", (long long)t->step);
+    add_number(&b, "eval_ms", (double)(t->spent.ns[PHASE_EVAL] - t->mark.ns[PHASE_EVAL]) * 1e-6);
     add_number(&b, "valid_loss", t->valid_loss);
     b.data[b.len - 1] = '}';
     link_metric(t->link, b.data);
@@ -107,6 +162,12 @@ void train_report_text(struct train *t, const char *fmt, ...)
     link_metric(t->link, b.data);
     buf_clear(&text);
     buf_clear(&b);
+}
+
+void train_report_record(struct train *t, const char *json)
+{
+    if (speaks(t))
+        link_metric(t->link, json);
 }
 
 void train_report_snapshot(struct train *t, int64_t step)

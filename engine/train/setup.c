@@ -225,7 +225,7 @@ int64_t setup_tokens_per_step(const struct setup *s)
 
 /* ---- the table ---- */
 
-static const char *human(double n, char out[32])
+const char *human(double n, char out[32])
 {
     static const char *const unit[] = {"", " k", " M", " G", " T"};
     int i = 0;

@@ -31,6 +31,9 @@ void setup_destroy(struct setup *);
 /* What makes two runs the same run: the IDENTITY settings of the job and of the model's layers. */
 uint64_t setup_hash(const struct setup *);
 
+/* 1234567 as "1.23 M"; returns out. */
+const char *human(double n, char out[32]);
+
 /* Tokens that one step takes. */
 int64_t setup_tokens_per_step(const struct setup *);
 

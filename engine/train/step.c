@@ -42,17 +42,6 @@ static struct ds_batch view(const struct micro_batch *b)
     return (struct ds_batch){b->B, b->T, b->token, b->target, b->pos, b->doc, b->sample};
 }
 
-static void phase(struct train *t, enum rank_phase p)
-{
-    struct rank_page *page = t->boot->page;
-
-    if (!page)
-        return;
-    __atomic_store_n(&page->phase, (uint32_t)p, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->step, (uint64_t)t->step, __ATOMIC_RELAXED);
-    __atomic_store_n(&page->time_ns, (uint64_t)clock_ns(), __ATOMIC_RELAXED);
-}
-
 static int load(struct train *t, enum data_split split, uint64_t first, int64_t count,
                 struct err *err)
 {
@@ -93,13 +82,13 @@ static int micro_batches(struct train *t, double loss[3], struct err *err)
     for (int64_t a = 0; a < job->accumulation; a++) {
         struct ds_batch b = view(&t->batch);
 
-        phase(t, PHASE_DATA);
+        train_phase(t, PHASE_DATA);
         if (load(t, DATA_TRAIN, first + (uint64_t)(a * job->micro_batch_size), t->batch.B, err) < 0)
             return -1;
-        phase(t, PHASE_FORWARD);
+        train_phase(t, PHASE_FORWARD);
         if (exec_forward(t->exec, DS_TRAIN, &b, &t->scalars, seed, loss, err) < 0)
             return -1;
-        phase(t, PHASE_BACKWARD);
+        train_phase(t, PHASE_BACKWARD);
         if (exec_backward(t->exec, &b, &t->scalars, seed, a == 0, err) < 0)
             return -1;
     }
@@ -190,20 +179,22 @@ int train_step(struct train *t, struct err *err)
     double sums[3] = {0}, peak[2] = {0};
     int64_t begin = clock_ns();
 
+    train_account_begin(t);
     t->scalars.step = t->step;
     if (micro_batches(t, sums, err) < 0)
         return -1;
-    phase(t, PHASE_REDUCE);
+    train_phase(t, PHASE_REDUCE);
     peak[0] = wants_stop(t);
     if (zero_reduce(t->zero, sums, 3, peak, err) < 0)
         return -1;
-    phase(t, PHASE_UPDATE);
+    train_phase(t, PHASE_UPDATE);
     if (update(t, sums, err) < 0)
         return -1;
     t->step++;
     t->samples += t->setup->job.train_batch_size;
     t->stop = (enum stop_why)peak[0];
     t->step_ns = clock_ns() - begin;
+    train_account_end(t);
     return 0;
 }
 
@@ -217,7 +208,7 @@ int train_eval(struct train *t, double *loss, struct err *err)
 
     if (job->eval_samples > 0 && job->eval_samples < n)
         n = job->eval_samples;
-    phase(t, PHASE_EVAL);
+    train_phase(t, PHASE_EVAL);
     for (int64_t round = 0; round < n; round += t->comm->size * B) { /* the same for all: layers gather */
         int64_t first = round + t->comm->rank * B;
         struct ds_batch b = view(&t->batch);
@@ -225,10 +216,11 @@ int train_eval(struct train *t, double *loss, struct err *err)
         if (load(t, DATA_VALID, (uint64_t)first, n - first, err) < 0 ||
             exec_forward(t->exec, DS_EVAL, &b, &t->scalars, 0, sums, err) < 0)
             return -1;
-        phase(t, PHASE_EVAL);
+        train_phase(t, PHASE_EVAL);
     }
     if (t->comm->size > 1 && comm_run(t->comm, &all, err) < 0)
         return -1;
     *loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
+    train_phase(t, PHASE_START);
     return 0;
 }

@@ -164,15 +164,26 @@ static void look_at_saves(struct train *t, int block)
     }
 }
 
+static void count_image(struct train *t)
+{
+    uint64_t bytes = t->writer ? ckpt_writer_bytes(t->writer) : 0;
+
+    device_count(t->dev, MEM_SNAPSHOT, (int64_t)(bytes - t->image_bytes));
+    t->image_bytes = bytes;
+}
+
 static void save(struct train *t)
 {
     struct err err = ERR_INIT;
 
+    train_phase(t, PHASE_SAVE);
     look_at_saves(t, t->writer != NULL && t->saved_step >= 0);
     if (train_save(t, &err) < 0) {
         err_prefix(&err, "checkpoint of step %lld not written", (long long)t->step);
         save_failed(t, &err);
     }
+    count_image(t);
+    train_phase(t, PHASE_START);
 }
 
 /* The last save. Where it fails the run has not left what it was started for, and every rank knows. */
@@ -180,8 +191,12 @@ static int save_last(struct train *t, struct err *err)
 {
     if (t->setup->job.save_every >= 0)
         save(t);
+    train_phase(t, PHASE_SAVE);
     look_at_saves(t, 1);
+    train_phase(t, PHASE_START);
     if (t->boot->fence && t->boot->fence(t->boot, "end", clock_ms() + 600000, err) < 0)
+        return -1;
+    if (train_report_breakdown(t, err) < 0)
         return -1;
     if (t->save_err.code == ERR_OK || t->comm->rank != 0)
         return 0;

@@ -1,5 +1,5 @@
 /* The training loop of one rank. train.c: life of a run; step.c: one step and evaluation; state.c:
- * checkpoints; report.c: what the front end is told. */
+ * checkpoints; account.c: what a step spends; report.c, breakdown.c: what the front end is told. */
 #ifndef DS_TRAIN_H
 #define DS_TRAIN_H
 
@@ -18,6 +18,19 @@ struct micro_batch { /* (B, T) arrays of one micro-batch, owned */
     uint64_t *sample;
 };
 
+/* Where the time goes: a step from data to other, and what is done between steps. */
+enum train_time { TIME_DATA, TIME_FORWARD, TIME_BACKWARD, TIME_WAIT, TIME_REDUCE, TIME_UPDATE, TIME_OTHER,
+                  STEP_TIMES, TIME_EVAL = STEP_TIMES, TIME_SAVE, TIMES };
+enum train_group { GROUP_DATA, GROUP_NEAR, GROUPS }; /* all ranks; those of zero_hpz_partition_size */
+extern const char *const time_name[TIMES], *const group_name[GROUPS];
+
+/* What one rank has spent over some steps; numbers of 64 bits only. */
+struct account {
+    int64_t steps, step_ns, ns[PHASE_DONE]; /* ns by enum rank_phase */
+    int64_t wait_ns;                        /* of forward and backward, for gathers and scatters; not in ns */
+    struct comm_counters traffic[GROUPS];   /* of the steps alone */
+};
+
 struct train {
     struct setup *setup; /* borrowed */
     struct link *link;   /* NULL in tests: nothing is reported */
@@ -34,6 +47,7 @@ struct train {
 
     int64_t step, update, samples, applied; /* attempts, applied updates, consumed samples, samples of
                                              * applied updates */
+    uint64_t image_bytes;                   /* of the writer, counted */
     int64_t saved_step;                     /* newest step given to the writer */
     int64_t from_step;                      /* of the checkpoint that the run began with; -1: none */
     struct err save_err;                    /* how the newest finished save failed, if it did */
@@ -41,6 +55,11 @@ struct train {
     double loss, grad_norm, valid_loss;     /* of the last step; of the last evaluation */
     enum stop_why stop;                     /* agreed by all ranks at the end of a step */
     int64_t begin_ns, step_ns;
+
+    struct account spent, mark, last; /* in this run; until the end of the last step; since the one before */
+    struct comm_counters traffic[GROUPS]; /* when the step began */
+    enum rank_phase phase;                /* since phase_ns, when the stream had waited for waited_ns */
+    int64_t phase_ns, waited_ns;
 };
 
 /* ---- step.c ---- */
@@ -52,6 +71,18 @@ int train_step(struct train *, struct err *);
 int train_eval(struct train *, double *loss, struct err *);
 int train_batch_init(struct micro_batch *, int64_t B, int64_t T);
 void train_batch_clear(struct micro_batch *);
+
+/* ---- account.c ---- */
+
+/* The phase that begins now; PHASE_START: none. */
+void train_phase(struct train *, enum rank_phase);
+/* Around a step, whose step_ns is known at the end. */
+void train_account_begin(struct train *);
+void train_account_end(struct train *);
+/* Milliseconds a step by enum train_time: the first STEP_TIMES add up to the step. */
+void account_ms(const struct account *, double ms[TIMES]);
+/* Bytes a step that an operation of a group has sent and received. */
+void account_bytes(const struct account *, enum train_group, int op, double bytes[2]);
 
 /* ---- state.c ---- */
 
@@ -65,7 +96,14 @@ void train_report_start(struct train *);
 void train_report_step(struct train *);
 void train_report_eval(struct train *);
 void train_report_text(struct train *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void train_report_record(struct train *t, const char *json); /* a line of metrics.jsonl */
 void train_report_snapshot(struct train *, int64_t step);
+
+/* ---- breakdown.c ---- */
+
+/* At the end of a run: what all ranks have spent as a table and one record, as far as wall_clock_breakdown and
+ * memory_breakdown ask for it. Collective then. */
+int train_report_breakdown(struct train *, struct err *);
 
 /* ---- train.c ---- */
 

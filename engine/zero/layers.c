@@ -8,6 +8,7 @@
 #include "engine/zero/zero_impl.h"
 
 #include "engine/base/buf.h"
+#include "engine/base/clock.h"
 
 struct ds_stream *zero_stream(const struct zero *z)
 {
@@ -97,12 +98,36 @@ static void bind(struct zero *z, int layer, void **w, struct ds_grad *g)
     }
 }
 
+/* The clock is looked at by the compute stream itself: where it runs behind the host, only its own waiting
+ * counts. */
+static void wait_begins(void *arg)
+{
+    struct zero *z = arg;
+
+    z->wait_from = clock_ns();
+}
+
+static void wait_ends(void *arg)
+{
+    struct zero *z = arg;
+
+    z->wait_ns += clock_ns() - z->wait_from;
+}
+
+static void stamp(struct zero *z, void (*fn)(void *))
+{
+    if (!z->dry)
+        z->dev->ops->run(z->dev->ops->stream(z->dev, STREAM_COMPUTE), fn, z);
+}
+
 int zero_enter(struct zero *z, int use, void **w, struct ds_grad *g, struct err *err)
 {
     int backward, layer = zero_layer(z, use, &backward);
 
+    stamp(z, wait_begins);
     if (zero_fetch(z, use, err) < 0 || (backward && give_place(z, layer, err) < 0))
         return -1;
+    stamp(z, wait_ends);
     if (!z->dry)
         bind(z, layer, w, g);
     return 0;
@@ -112,8 +137,12 @@ int zero_leave(struct zero *z, int use, struct err *err)
 {
     int backward, layer = zero_layer(z, use, &backward);
 
+    stamp(z, wait_begins);
     zero_release(z, use);
-    return backward ? scatter(z, layer, err) : 0;
+    if (backward && scatter(z, layer, err) < 0)
+        return -1;
+    stamp(z, wait_ends);
+    return 0;
 }
 
 static void walk_pass(struct zero *z, int training)

@@ -87,6 +87,8 @@ struct zero {
     struct comm *near;        /* ranks that hold a second copy together; NULL: there is none */
     int nnear;
     char *second;             /* this rank's part of it, compute type */
+    int64_t wait_ns, wait_from; /* what the compute stream spent on gathers, scatters and waiting for them; of
+                                 * that stream until it is waited for */
     struct ds_event **event;  /* waited for by streams, to be freed */
     int nevents, cap_events;
 };
