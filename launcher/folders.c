@@ -19,6 +19,7 @@ struct folders {
     char *logs_base, *logs;   /* torchrun's: what is made, with what is above it, and in it the new folder */
     char *run_dir, *job_file;
     int again;                /* the run folder has a run in it already */
+    int lock;                 /* see rundir_lock */
     struct buf job_json, settings;
     struct err err;
 };
@@ -111,9 +112,12 @@ static int make_logs(struct folders *d, struct err *err)
     return 0;
 }
 
-static int make_run_dir(const struct folders *d, struct err *err)
+static int make_run_dir(struct folders *d, struct err *err)
 {
-    return rundir_make(d->run_dir, d->again, err) ||
+    if (rundir_make(d->run_dir, d->again, err))
+        return -1;
+    d->lock = rundir_lock(d->run_dir, err);
+    return d->lock == -1 ||
            rundir_write(d->run_dir, "job.json", d->job_json.data, d->job_json.len, err) || copy_job(d, err) ||
            rundir_write(d->run_dir, "settings.ini", buf_str(&d->settings), d->settings.len, err);
 }
@@ -143,6 +147,8 @@ static void made(void *arg)
         front_say(f, LOG_INFO, "output of the ranks: %s", f->logs);
     }
     f->run_dir_made = d->run_dir && !d->err.code;
+    f->run_lock = d->lock;
+    d->lock = -1;
     front_folders_made(f, &d->err);
 }
 
@@ -150,6 +156,8 @@ static void folders_free(void *arg)
 {
     struct folders *d = arg;
 
+    if (d->lock >= 0)
+        close(d->lock);
     free(d->rank_logs);
     free(d->logs_base);
     free(d->logs);
@@ -194,6 +202,7 @@ void front_make_folders(struct front *f)
     }
     d = xcalloc(1, sizeof *d);
     d->front = f;
+    d->lock = -1;
     d->rank_logs = copy(f->o->log_dir);
     if (wants_logs && !f->logs) {
         d->logs_base = copy(f->o->torch.log_dir);

@@ -132,6 +132,8 @@ void front_destroy(struct front *f)
     free(f->rank_log);
     front_logs_clear(f);
     free(f->run_dir);
+    if (f->run_lock >= 0)
+        close(f->run_lock);
     free(f->node);
     for (m = 0; m < f->place.world; m++)
         free(f->rank[m].error);
@@ -156,6 +158,7 @@ struct front *front_create(const struct options *o, struct task *task, const str
     f->hosts = hosts;
     f->ops = ops;
     f->signal_fd = signals;
+    f->run_lock = -1;
     if (place_make(&f->place, hosts, err)) {
         free(f);
         return NULL;

@@ -107,7 +107,7 @@ struct front {
     int live;                    /* a live line is drawn on stderr */
     int64_t live_ms;             /* when it was drawn last */
     char *run_dir;               /* absolute; NULL: none */
-    int run_dir_made;
+    int run_dir_made, run_lock;  /* run_lock: see rundir_lock */
     struct aside *folders;       /* they are being made; NULL: they are not */
     double began_wall;
     int64_t spent_ms[JOB_STATES];

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -75,6 +76,44 @@ int rundir_make(const char *path, int again, struct err *err)
         free(sub);
     }
     return 0;
+}
+
+/* Who holds the lock, as it has written down there. */
+static int refuse_lock(const char *path, int fd, struct err *err)
+{
+    char who[128];
+    ssize_t n = pread(fd, who, sizeof who - 1, 0);
+
+    who[n > 0 ? n : 0] = 0;
+    who[strcspn(who, "\n")] = 0;
+    close(fd);
+    return err_set(err, ERR_INPUT,
+                   "a job is running in %s%s%s: wait for its end, end it with ds-launch kill %s, or give another folder "
+                   "with --run-dir",
+                   path, *who ? ", " : "", who, path);
+}
+
+int rundir_lock(const char *path, struct err *err)
+{
+    char *name = xasprintf("%s/lock", path), host[65] = "";
+    int fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+
+    if (fd < 0) {
+        err_set(err, ERR_JOB_IO, "cannot make %s: %m", name);
+        free(name);
+        return -1;
+    }
+    free(name);
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0) {
+        gethostname(host, sizeof host - 1);
+        if (ftruncate(fd, 0) == 0)
+            dprintf(fd, "process %d on %s\n", (int)getpid(), host);
+        return fd;
+    }
+    if (errno == EWOULDBLOCK)
+        return refuse_lock(path, fd, err);
+    close(fd);
+    return -2;
 }
 
 int rundir_write(const char *path, const char *name, const void *data, size_t n, struct err *err)

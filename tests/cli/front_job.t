@@ -30,6 +30,19 @@ like "the summary" "$(cat out)" "5 steps, loss "
 like "the run folder is named" "$(cat out)" "run folder $here/r"
 unlike "no escape codes in a pipe" "$(cat out err)" "$(printf '\033')"
 cmp -s a.ini r/a.ini; is "the job file is copied" $? 0
+
+run --hosts local:1x1 a.ini --run-dir busy --set run.steps=1000000 >out 2>err & first=$!
+wait_for 30 test -s busy/metrics.jsonl
+before=$(cat busy/job.json)
+run --hosts local:1x1 a.ini --run-dir busy --resume auto >out2 2>err2
+is "a second job in the folder of one that runs is refused" $? 2
+like "and says whose it is" "$(cat err2)" "a job is running in $here/busy, process "
+is "and the folder is as it was" "$(cat busy/job.json)" "$before"
+"$launch" kill busy >/dev/null
+wait $first
+like "the first one goes on until it is told to end" "$(cat out)" "/1000000  loss "
+run --hosts local:1x1 a.ini --run-dir busy --resume auto --set run.steps=1 >out 2>err
+is "then the folder is free" $? 0
 cat >check.py <<'X'
 import json
 job = json.load(open("r/job.json"))
