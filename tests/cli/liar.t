@@ -10,7 +10,10 @@ run() { # WHAT PROGRAM...: two hosts, of which b lies
     timeout 60 "$launch" --hosts a,b --launcher exec \
         --launcher-args "if [ %h = b ]; then exec python3 $liar $what $agent; fi; exec $agent" "$@" </dev/null >"${to:-out}" 2>err
 }
-slow() { (sleep 2; cat >/dev/null) <pipe & } # a terminal that takes nothing for a while
+slow() { # a terminal that takes nothing until the launcher has said something
+    rm -f err
+    (n=0; until [ -s err ] || [ $((n += 1)) -gt 300 ]; do sleep 0.1; done; cat >/dev/null) <pipe &
+}
 
 mkfifo pipe
 slow
