@@ -54,11 +54,12 @@ void train_account_begin(struct train *t)
     read_traffic(t, t->traffic);
 }
 
-void train_account_end(struct train *t)
+void train_account_end(struct train *t, int64_t begin_ns)
 {
     struct comm_counters now[GROUPS];
 
     train_phase(t, PHASE_START);
+    t->step_ns = t->phase_ns - begin_ns;
     t->spent.steps++;
     t->spent.step_ns += t->step_ns;
     read_traffic(t, now);

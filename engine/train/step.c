@@ -193,8 +193,7 @@ int train_step(struct train *t, struct err *err)
     t->step++;
     t->samples += t->setup->job.train_batch_size;
     t->stop = (enum stop_why)peak[0];
-    t->step_ns = clock_ns() - begin;
-    train_account_end(t);
+    train_account_end(t, begin);
     return 0;
 }
 

@@ -76,9 +76,9 @@ void train_batch_clear(struct micro_batch *);
 
 /* The phase that begins now; PHASE_START: none. */
 void train_phase(struct train *, enum rank_phase);
-/* Around a step, whose step_ns is known at the end. */
+/* Around a step; the end sets step_ns. */
 void train_account_begin(struct train *);
-void train_account_end(struct train *);
+void train_account_end(struct train *, int64_t begin_ns);
 /* Milliseconds a step by enum train_time: the first STEP_TIMES add up to the step. */
 void account_ms(const struct account *, double ms[TIMES]);
 /* Bytes a step that an operation of a group has sent and received. */
