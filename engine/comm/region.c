@@ -34,9 +34,11 @@ size_t region_bytes(int ranks)
 
 size_t region_part(const struct group *g)
 {
-    size_t n = (size_t)g->nlocal, slots = g->nruns > 1 ? NET_SLOTS : 1;
+    size_t n = (size_t)g->nlocal, slots = g->nruns > 1 ? NET_SLOTS : 1, head = head_bytes(g->nlocal) / n;
 
-    return head_bytes(g->nlocal) / n + 2 * slots * SLOT_BYTES + 2 * n * PAIR_BYTES;
+    if (g->thread || g->nlocal == 1) /* all memory is read in place */
+        return head;
+    return head + 2 * slots * SLOT_BYTES + 2 * n * PAIR_BYTES;
 }
 
 struct mail *region_mail(struct group *g, int from, int to)
