@@ -115,6 +115,7 @@ void spawn_put(struct buf *out, const struct spawn *s)
     put_int(out, s->pass_local_rank);
     put_int(out, s->stdin_rank);
     put_strings(out, s->argv, s->argc);
+    put_str(out, s->rank_program);
     put_str(out, s->cwd);
     put_int(out, s->umask);
     put_strings(out, s->env, s->nenv);
@@ -221,6 +222,7 @@ int spawn_get(struct spawn *s, const void *data, size_t n, struct err *err)
     s->pass_local_rank = get_int(&r);
     s->stdin_rank = get_int(&r);
     s->argv = get_strings(&r, &s->argc);
+    s->rank_program = get_str(&r);
     s->cwd = get_str(&r);
     s->umask = get_int(&r);
     s->env = get_strings(&r, &s->nenv);
@@ -255,6 +257,7 @@ void spawn_clear(struct spawn *s)
     free(s->interface);
     free(s->master_addr);
     free_strings(s->argv, s->argc);
+    free(s->rank_program);
     free(s->cwd);
     free_strings(s->env, s->nenv);
     free(s->job);
@@ -312,7 +315,6 @@ void hello_put(struct buf *out, const struct hello *h)
     put_u64(out, h->mem_available_bytes);
     put_int(out, h->devices);
     put_int(out, h->port);
-    put_str(out, h->rank_program);
     put_ifaces(out, h->iface, h->nifaces);
     topo_put(out, &h->topo);
     put_str(out, h->device_mask);
@@ -346,7 +348,6 @@ int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
     h->mem_available_bytes = get_u64(&r);
     h->devices = get_int(&r);
     h->port = get_int(&r);
-    h->rank_program = get_str(&r);
     h->iface = get_ifaces(&r, &h->nifaces);
     topo_get(&r, &h->topo);
     h->device_mask = get_str(&r);
@@ -367,7 +368,6 @@ void hello_clear(struct hello *h)
     free(h->boot_id);
     free(h->cwd);
     free(h->cpus);
-    free(h->rank_program);
     for (int i = 0; i < h->nifaces; i++) {
         free(h->iface[i].name);
         free(h->iface[i].address);

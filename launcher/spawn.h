@@ -55,6 +55,7 @@ struct spawn {
     int stdin_rank;      /* the rank that gets STDIN frames; -1: none; SPAWN_STDIN_ALL. Others read /dev/null */
     char **argv;
     int argc;  /* argv[0] "": ds-rank of the same build, found by the agent */
+    char *rank_program; /* where the front end's own ds-rank lies, to look for it there too; "": nowhere */
     char *cwd; /* "": the agent's */
     int umask; /* -1: the agent's */
     char **env;
@@ -97,7 +98,6 @@ struct hello {
     int devices; /* /dev/nvidiaN nodes */
     int port;    /* a TCP port the agent keeps free (bound, SO_REUSEADDR, not listening) until ranks start that have
                   * another (MSG_HOLD), or to its end: MASTER_PORT when this node is the master. 0: none could be had */
-    char *rank_program; /* the ds-rank that an empty argv[0] means; "": none found */
     struct hello_iface *iface;
     int nifaces; /* up, with an address */
     struct topo topo;  /* of the processors in cpus */

@@ -82,6 +82,7 @@ static void send_one(struct front *f, int node, enum msg_type type, const struct
     s.stdin_rank = front_stdin_rank(f);
     s.argv = t->argv;
     s.argc = t->argc;
+    s.rank_program = t->rank_program;
     s.cwd = t->cwd;
     s.umask = (int)mask;
     s.env = t->env.item;

@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "launcher/devices.h"
+#include "launcher/programs.h"
 #include "launcher/spawner.h"
 
 #include <ctype.h>
@@ -62,6 +63,23 @@ static void make_program(struct task *t, const struct options *o)
         add_word(t, o->argv[i]);
 }
 
+/* The job's, else DS_RANK, else "": each agent looks for ds-rank, where ours lies too. */
+static void add_rank_program(struct task *t)
+{
+    const char *given = getenv("DS_RANK");
+    struct err none = ERR_INIT;
+
+    t->rank_program = program_find("ds-rank", NULL, &none);
+    if (t->job.program || !given || !*given || *given == '/') {
+        add_word(t, t->job.program ? t->job.program : given ? given : "");
+    } else {
+        char *path = xasprintf("%s/%s", t->cwd, given);
+
+        add_word(t, path);
+        free(path);
+    }
+}
+
 /* Rows of the command line over those of --deepspeed-config, over those of the job file; what the front end decides itself is a row too. */
 static int make_job(struct task *t, const struct options *o, struct err *err)
 {
@@ -95,7 +113,7 @@ static int make_job(struct task *t, const struct options *o, struct err *err)
     t->name = t->job.name ? xstrdup(t->job.name) : base_name(t->job_file);
     if (strchr(t->name, '/'))
         return err_set(err, ERR_INPUT, "run.name = %s: a name has no / in it", t->name);
-    add_word(t, t->job.program ? t->job.program : "");
+    add_rank_program(t);
     return 0;
 }
 
@@ -193,6 +211,7 @@ void task_clear(struct task *t)
         free(t->argv[i]);
     free(t->argv);
     free(t->job_file);
+    free(t->rank_program);
     free(t->name);
     free(t->cwd);
     free(t->venv);

@@ -17,6 +17,7 @@ struct task {
     struct settings settings;
     char *name;              /* of the run */
     char **argv; int argc;   /* what the agent starts */
+    char *rank_program;      /* the ds-rank beside this program; owned, NULL: none */
     int python;              /* a Python program (PYTHONPATH): where its arguments begin in argv; 0: none */
     struct envlist env;
     char *venv;              /* of --venv_script, absolute; NULL: none */

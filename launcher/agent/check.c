@@ -232,15 +232,10 @@ void check_start(struct agent *a, uint32_t epoch, struct spawn *spawn)
         c->source[i].fd = -1;
     }
     c->sourcing = *c->spawn.venv && !a->env;
-    c->program = *c->spawn.argv[0] ? xstrdup(c->spawn.argv[0]) : node_rank_program();
+    c->program = node_rank_program(&c->spawn, &err);
     if (a->check)
         err_set(&err, ERR_JOB_INTERNAL, "%s: a check is running already", c->spawn.host);
-    else if (!*c->program)
-        err_set(&err, ERR_INPUT_FILE,
-                "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR "; install the "
-                "package there or name the program",
-                c->spawn.host);
-    else if (!port_claim(a, &c->spawn, &err))
+    else if (!err.code && !port_claim(a, &c->spawn, &err))
         check_fork(c, &err);
     if (err.code) {
         tell_checked(a, epoch, err.code, err.text);

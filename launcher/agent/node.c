@@ -118,28 +118,35 @@ static char *ssh_address(void)
     return p ? xstrndup(p, strcspn(p, " ")) : xstrdup("");
 }
 
-char *node_rank_program(void)
+static char *own_folder(void)
 {
-    static const char *const folders[] = {PKGLIBEXECDIR, BINDIR};
-    char self[4096], *slash, *path;
+    char self[4096];
     ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
 
-    self[n > 0 ? n : 0] = 0;
-    slash = strrchr(self, '/');
-    if (slash) {
-        *slash = 0;
-        path = xasprintf("%s/ds-rank", self);
-        if (!access(path, X_OK))
-            return path;
-        free(path);
+    while (n > 0 && self[n - 1] != '/')
+        n--;
+    return n > 1 ? xstrndup(self, (size_t)n - 1) : xstrdup(PKGLIBEXECDIR);
+}
+
+char *node_rank_program(const struct spawn *s, struct err *err)
+{
+    char *self = own_folder(), *found = xstrdup(s->argv[0]);
+    char *places[] = {xasprintf("%s/ds-rank", self), xstrdup(s->rank_program), xstrdup(PKGLIBEXECDIR "/ds-rank"),
+                      xstrdup(BINDIR "/ds-rank")};
+
+    free(self);
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!*found && !access(places[i], X_OK)) {
+            free(found);
+            found = xstrdup(places[i]);
+        }
+        free(places[i]);
     }
-    for (size_t i = 0; i < sizeof folders / sizeof *folders; i++) {
-        path = xasprintf("%s/ds-rank", folders[i]);
-        if (!access(path, X_OK))
-            return path;
-        free(path);
-    }
-    return xstrdup("");
+    if (!*found)
+        err_set(err, ERR_INPUT_FILE, "%s: ds-rank is not there: neither beside ds-agent, nor %s%snor in " PKGLIBEXECDIR
+                " or " BINDIR "; install the package at the same path as here, or name the one there "
+                "with DS_RANK=PATH or --set run.program=PATH", s->host, s->rank_program, *s->rank_program ? " as here, " : "");
+    return found;
 }
 
 void node_hello(struct hello *h)
@@ -169,7 +176,6 @@ void node_hello(struct hello *h)
     h->device_mask = xstrdup(mask ? mask : "");
     h->masked = mask != NULL;
     h->toward = ssh_address();
-    h->rank_program = node_rank_program();
     find_ifaces(h);
     topo_read(&h->topo, "/sys", set);
 }

@@ -187,7 +187,7 @@ static int make_pipe(int *ours, int *theirs, int we_read)
 }
 
 /* The program with its arguments, NULL at the end; owned. */
-static char **rank_argv(const struct spawn *s, int index)
+static char **rank_argv(const struct spawn *s, int index, struct err *err)
 {
     char **argv = xcalloc((size_t)s->argc + 2, sizeof *argv);
     int n = 0;
@@ -196,7 +196,7 @@ static char **rank_argv(const struct spawn *s, int index)
         if (i && i == s->pass_local_rank)
             argv[n++] = xasprintf("--local_rank=%d", index);
         if (i < s->argc)
-            argv[n++] = i || *s->argv[0] ? xstrdup(s->argv[i]) : node_rank_program();
+            argv[n++] = i ? xstrdup(s->argv[i]) : node_rank_program(s, err);
     }
     return argv;
 }
@@ -233,7 +233,7 @@ static void on_status(void *ctx, int events)
         return;
     status_close(r);
     if (n == (ssize_t)sizeof text) {
-        char *program = *s->argv[0] ? xstrdup(s->argv[0]) : node_rank_program();
+        char *program = node_rank_program(s, &err);
 
         exec_error(&err, s->host, program, s->cwd, text[0], text[1]);
         team_fail(r->team, (uint32_t)r->number, &err);
@@ -285,15 +285,12 @@ static int rank_start(struct rank *r, struct err *err)
 {
     struct team *t = r->team;
     struct plan p = {{-1, -1, -1, -1, -1},           NULL,
-                     rank_argv(&t->spawn, r->index), &t->spawn,
+                     rank_argv(&t->spawn, r->index, err), &t->spawn,
                      t->spawn.rank[r->index].cpus,   getpid()};
     int ours[PLAN_FDS] = {-1, -1, -1, -1, -1}, rc = plan_make(r, &p, ours, err);
 
     if (rc == 0 && !*p.argv[0])
-        rc = err_set(err, ERR_INPUT_FILE,
-                     "%s: ds-rank was not found beside ds-agent nor in " PKGLIBEXECDIR
-                     "; install the package there or name the program",
-                     t->spawn.host);
+        rc = -1;
     if (rc == 0 && (r->pid = child_fork(t->agent->cgroup)) == 0)
         child_run(&p);
     if (rc == 0 && r->pid < 0) {

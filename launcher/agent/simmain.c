@@ -86,7 +86,6 @@ static void greet(struct agent *a, uint32_t node)
                       .mem_bytes = 1ull << 38,
                       .mem_available_bytes = 1ull << 38,
                       .port = 29500,
-                      .rank_program = (char *)"",
                       .iface = iface,
                       .nifaces = 3,
                       .topo = {.cpu = cpu, .n = CORES},

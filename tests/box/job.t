@@ -30,7 +30,7 @@ same() { # same NAME FOLDER FOLDER: as many losses, each within 1e-5
         awk 'NF != 2 || ($1 - $2) ^ 2 > 1e-10 {bad = 1} END {exit bad || !NR}'
     result $? "$1"
 }
-job "$BOX/shared/bin/ds-rank"
+job ''
 
 for user in root hpc; do
     train $user -H "$BOX/shared/hosts" --run-dir "$run.$user"
@@ -53,12 +53,18 @@ gone "plan and hosts start nothing" 1 2
 # what a node lacks
 libexec=$(grep -aoE "/[^[:cntrl:]; ]*/libexec/ds-launch" "$build/ds-agent" | head -1)
 if [ ! -e "$libexec/ds-rank" ]; then
-    job ''
+    mv "$BOX/shared/bin/ds-rank" "$BOX/shared/moved"
     train root -H "$BOX/shared/hosts" --run-dir "$run.bare"
     is "no ds-rank is installed on the nodes: the job fails" "$((rc != 0))" 1
-    like "no ds-rank is installed: the nodes and the folders are named" "n\\[?1.*ds-rank.*libexec"
-    job "$BOX/shared/bin/ds-rank"
+    like "no ds-rank is installed: the nodes, the folders and the remedy are named" \
+        "n\\[?1.*ds-rank.*libexec.*DS_RANK=.*run.program="
+    DS_RANK=$BOX/shared/moved train root -H "$BOX/shared/hosts" --run-dir "$run.elsewhere"
+    is "DS_RANK names it: the job ends well" $rc 0
+    DS_RANK=$BOX/shared/nowhere train root -H "$BOX/shared/hosts" --run-dir "$run.nowhere"
+    like "DS_RANK names what is not there: hosts and path are named" "n\\[?1.*$BOX/shared/nowhere is not there"
+    mv "$BOX/shared/moved" "$BOX/shared/bin/ds-rank"
 fi
+job "$BOX/shared/bin/ds-rank"
 box on 2 mount -t tmpfs tmpfs "$BOX/shared/bin"
 train root -H "$BOX/shared/hosts" --run-dir "$run.norank"
 is "the rank's program is missing on a node: the job fails" "$((rc != 0))" 1

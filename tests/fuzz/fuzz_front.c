@@ -112,7 +112,7 @@ static void honest(struct front *f, int node, uint8_t what)
     uint32_t rank = (uint32_t)(2 * node + (what / 9 & 1));
     struct hello hello = {.build_id = (char *)(uintptr_t)build_id(), .machine = "m", .kernel = "k", .hostname = "h",
                           .boot_id = node ? "a" : "b", .cwd = "/", .pid = 7, .cores = 2, .cpus = "0-1", .port = 4000,
-                          .rank_program = "", .device_mask = "", .toward = ""};
+                          .device_mask = "", .toward = ""};
     struct hello_iface iface = {"eth0", node ? "10.0.0.2" : "10.0.0.1", 24, 0, ""};
     struct buf b = BUF_INIT;
 

@@ -109,6 +109,7 @@ static struct spawn example(void)
                       .stdin_rank = 1,
                       .argv = node_argv,
                       .argc = 4,
+                      .rank_program = "/opt/ds-rank",
                       .cwd = "/tmp",
                       .umask = 027,
                       .env = node_env,
@@ -145,6 +146,7 @@ static void spawn_survives(void **state)
     assert_int_equal(node_of_rank(out.node_runs.data, out.node_runs.len, 3), -1);
     assert_string_equal(out.argv[3], "$x\n=");
     assert_null(out.argv[4]);
+    assert_string_equal(out.rank_program, "/opt/ds-rank");
     assert_string_equal(out.env[1], "B=x=y z");
     assert_int_equal(out.umask, 027);
     assert_int_equal(out.key[31], 0xab);
@@ -234,7 +236,6 @@ static void hello_survives(void **state)
                        .mem_available_bytes = 4ull << 32,
                        .devices = 1,
                        .port = 40000,
-                       .rank_program = "/usr/bin/ds-rank",
                        .iface = iface,
                        .nifaces = 2,
                        .topo = {cpus, 2, NULL, 0},
