@@ -41,7 +41,7 @@ struct exec_pool {
     char sha[2 * SHA256_BYTES + 1];
     struct utsname uname;
     int64_t timeout_ms;
-    int placed;
+    int placed, serving;
     enum first_copy first;
     struct channel *queue, **queue_end, *waiting;
 };
@@ -119,8 +119,13 @@ static int openssh_create(void **out, uv_loop_t *loop, const struct options *o, 
     return create(out, NULL, o, err);
 }
 
+/* Gives places to the channels that wait longest. One that fails at once leaves its place and comes here again: the
+ * outer call goes on, so that the stack does not grow with the queue. */
 static void serve_queue(struct exec_pool *p)
 {
+    if (p->serving)
+        return;
+    p->serving = 1;
     while (p->queue && p->placed < STARTS) {
         struct channel *ch = p->queue;
 
@@ -130,6 +135,7 @@ static void serve_queue(struct exec_pool *p)
         ch->next = NULL;
         start(ch);
     }
+    p->serving = 0;
 }
 
 static void enqueue(struct channel *ch)
@@ -140,22 +146,22 @@ static void enqueue(struct channel *ch)
     ch->pool->queue_end = &ch->next;
 }
 
-static void leave_list(struct channel **list, struct channel *ch)
+/* Returns where it stood. */
+static struct channel **leave_list(struct channel **list, struct channel *ch)
 {
     while (*list && *list != ch)
         list = &(*list)->next;
     if (*list)
         *list = ch->next;
+    return list;
 }
 
 static void leave_queue(struct channel *ch)
 {
-    struct exec_pool *p = ch->pool;
+    struct channel **at = leave_list(&ch->pool->queue, ch);
 
-    leave_list(&p->queue, ch);
-    p->queue_end = &p->queue;
-    while (*p->queue_end)
-        p->queue_end = &(*p->queue_end)->next;
+    if (!*at)
+        ch->pool->queue_end = at;
 }
 
 static void leave_place(struct channel *ch)

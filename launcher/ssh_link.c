@@ -57,7 +57,7 @@ struct ssh_pool {
     struct ssh_files *files;
     struct ssh_keyring *ring;
     struct ssh_link *bastions, *queue, **queue_end;
-    int placed;
+    int placed, serving;
 };
 
 int ssh_pool_create(struct ssh_pool **out, uv_loop_t *loop, const struct options *o, struct err *err)
@@ -117,18 +117,25 @@ static void leave_place(struct ssh_link *l)
     l->placed = 0;
 }
 
-/* Gives places to the links that wait longest. */
+/* Gives places to the links that wait longest. One that fails at once leaves its place and comes here again: the
+ * outer call goes on, so that the stack does not grow with the queue. */
 static void serve_queue(struct ssh_pool *p)
 {
+    if (p->serving)
+        return;
+    p->serving = 1;
     while (p->queue && p->placed < SSH_HANDSHAKES) {
         struct ssh_link *l = p->queue;
+
         p->queue = l->next;
         if (!p->queue)
             p->queue_end = &p->queue;
         l->next = NULL;
+        l->state = LINK_DIAL;
         take_place(l);
         link_try(l);
     }
+    p->serving = 0;
 }
 
 static void enqueue(struct ssh_link *l)

@@ -1,6 +1,6 @@
 FRONT_TESTS = tests/unit/test_address tests/unit/test_binding tests/unit/test_devices tests/unit/test_exportenv tests/unit/test_jobstate tests/unit/test_kv \
 	tests/unit/test_magic tests/unit/test_options tests/unit/test_output tests/unit/test_place \
-	tests/unit/test_progress tests/unit/test_writer
+	tests/unit/test_progress tests/unit/test_spawner_exec tests/unit/test_writer
 if HAVE_CMOCKA
 check_PROGRAMS += $(FRONT_TESTS)
 TESTS += $(FRONT_TESTS)
@@ -29,5 +29,7 @@ tests_unit_test_place_CFLAGS = $(FRONT_TEST_CFLAGS)
 tests_unit_test_place_LDADD = $(FRONT_TEST_LIBS)
 tests_unit_test_progress_CFLAGS = $(FRONT_TEST_CFLAGS)
 tests_unit_test_progress_LDADD = $(FRONT_TEST_LIBS)
+tests_unit_test_spawner_exec_CFLAGS = $(FRONT_TEST_CFLAGS)
+tests_unit_test_spawner_exec_LDADD = $(FRONT_TEST_LIBS)
 tests_unit_test_writer_CFLAGS = $(FRONT_TEST_CFLAGS)
 tests_unit_test_writer_LDADD = $(FRONT_TEST_LIBS)
