@@ -3,12 +3,10 @@
  * lies costs its host and bounded memory. */
 #include "launcher/front.h"
 
-#include "engine/base/build.h"
 #include "engine/base/clock.h"
 #include "launcher/jsonget.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,9 +39,6 @@ static int on_hello(struct front_node *nd, const struct msg *m, struct err *err)
         return err_set(err, ERR_NODE, "its agent greets twice");
     if (hello_get(&nd->hello, m->data, m->len, err))
         return -1;
-    if (strcmp(nd->hello.build_id, build_id()))
-        return err_set(err, ERR_NODE, "its ds-agent is of another build (%s, this is %s); install the same "
-                       "on every host", nd->hello.build_id, build_id());
     nd->up = 1;
     f->ups++;
     front_say(f, LOG_DEBUG, "%s is up: %s, %s, %d cores", host, nd->hello.hostname, nd->hello.kernel,
@@ -128,17 +123,17 @@ static int on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r,
 {
     struct front *f = nd->front;
     struct front_rank *rk = &f->rank[rank];
-    uint32_t code = get_u32(r), signo = get_u32(r);
-    double wall = get_f64(r) - nd->offset;
-    int oom = get_u8(r);
+    struct rank_end end;
+    double wall;
 
-    if (!reader_done(r) || code > 255 || signo >= NSIG || !isfinite(wall))
+    if (rank_end_get(r, &end))
         return malformed(err);
     if (rk->exited)
         return 0;
-    rk->code = (int)code;
-    rk->signal = (int)signo;
-    rk->oom = oom;
+    wall = end.wall - nd->offset;
+    rk->code = end.code;
+    rk->signal = end.signal;
+    rk->oom = end.oom;
     front_event(f, "rank_exit", ",\"rank\":%u,\"host\":\"%s\",\"code\":%d,\"signal\":%d", rank,
                 f->rank_host[rank], rk->code, rk->signal);
     if (rk->signal)

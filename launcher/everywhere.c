@@ -5,7 +5,6 @@
  * of a host is bounded (gather.h). */
 #include "launcher/everywhere.h"
 
-#include "engine/base/build.h"
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "hostfile/nodelist.h"
@@ -179,17 +178,17 @@ static int on_hello(struct place_of *h, const struct msg *m, struct err *err)
         return h->state == RUNNING ? err_set(err, ERR_NODE, "its agent greets twice") : 0;
     if (hello_get(&hello, m->data, m->len, err))
         return -1;
-    if (strcmp(hello.build_id, build_id()))
-        err_set(err, ERR_NODE, "its ds-agent is of another build (%s, this is %s); install the same on every host",
-                hello.build_id, build_id());
     hello_clear(&hello);
-    if (err->code)
-        return -1;
     if (h->all->stop_signal)
         host_end(h);
     else
         host_start(h);
     return 0;
+}
+
+static int malformed(struct err *err)
+{
+    return err_set(err, ERR_NODE, "its agent sends a malformed frame: is its memory sound?");
 }
 
 static int on_output(struct place_of *h, struct reader *r, struct err *err)
@@ -199,7 +198,7 @@ static int on_output(struct place_of *h, struct reader *r, struct err *err)
     size_t n = (size_t)(r->end - r->p);
 
     if (r->failed || (stream != 1 && stream != 2))
-        return err_set(err, ERR_NODE, "its agent sends a malformed frame: is its memory sound?");
+        return malformed(err);
     if (!n)
         return 0;
     h->credit -= (int64_t)n;
@@ -213,47 +212,64 @@ static int on_output(struct place_of *h, struct reader *r, struct err *err)
     return 0;
 }
 
-static void on_exit_frame(struct place_of *h, struct reader *r)
+static int on_exit_frame(struct place_of *h, struct reader *r, struct err *err)
 {
-    int code = (int)get_u32(r), signo = (int)get_u32(r), oom;
+    struct rank_end end;
 
-    get_f64(r);
-    oom = get_u8(r);
+    if (rank_end_get(r, &end))
+        return malformed(err);
+    if (h->exited)
+        return 0;
     h->exited = 1;
     if (h->out_of_time)
         say(h, OUT_OF_TIME, "ended after the time limit");
-    else if (signo && !h->all->stop_signal)
-        say(h, 128 + signo, "killed by signal %d (%s)%s", signo, strsignal(signo),
-            oom ? ": out of memory, the kernel chose it" : "");
-    else if (code && !h->all->stop_signal)
-        say(h, code, "ended with code %d", code);
+    else if (end.signal && !h->all->stop_signal)
+        say(h, 128 + end.signal, "killed by signal %d (%s)%s", end.signal, strsignal(end.signal),
+            end.oom ? ": out of memory, the kernel chose it" : "");
+    else if (end.code && !h->all->stop_signal)
+        say(h, end.code, "ended with code %d", end.code);
     host_end(h);
+    return 0;
+}
+
+static int on_fail(struct place_of *h, struct reader *r, struct err *err)
+{
+    char *text;
+    int rc;
+
+    get_u32(r); /* what is lost: the host, whatever it is */
+    text = get_str(r);
+    rc = reader_done(r) ? 0 : malformed(err);
+    if (!rc)
+        say(h, 127, "%s", err_unprefix(text, h->all->names[h->index]));
+    free(text);
+    return rc;
+}
+
+/* Frames about the host's one rank. */
+static int on_rank_frame(struct place_of *h, const struct msg *m, struct err *err)
+{
+    struct reader r = reader_of(m->data, m->len);
+    uint32_t rank = get_u32(&r);
+
+    if (r.failed || (rank && !(m->type == MSG_FAIL && rank == MSG_NODE)))
+        return err_set(err, ERR_NODE, "its agent speaks of rank %u, which is none of its own", rank);
+    return m->type == MSG_OUTPUT ? on_output(h, &r, err)
+           : m->type == MSG_EXIT ? on_exit_frame(h, &r, err)
+                                 : on_fail(h, &r, err);
 }
 
 static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
 {
-    struct reader r = reader_of(m->data, m->len);
-    char *text;
-
     if (h->state == CONNECTING && m->type != MSG_HELLO && m->type != MSG_BYE)
         return err_set(err, ERR_NODE, "its agent does not greet first");
     switch (m->type) {
     case MSG_HELLO:
         return on_hello(h, m, err);
     case MSG_OUTPUT:
-        get_u32(&r);
-        return on_output(h, &r, err);
     case MSG_EXIT:
-        get_u32(&r);
-        on_exit_frame(h, &r);
-        return 0;
     case MSG_FAIL:
-        get_u32(&r);
-        get_u32(&r);
-        text = get_str(&r);
-        say(h, 127, "%s", err_unprefix(text, h->all->names[h->index]));
-        free(text);
-        return 0;
+        return on_rank_frame(h, m, err);
     default: /* started, pong, bye, want */
         return 0;
     }
@@ -395,9 +411,10 @@ static void term_done(void *ctx, int host, size_t bytes)
     give_credit(&all->host[host], bytes);
 }
 
-static void term_broken(void *ctx, int fd)
+/* A reader that left ends it; a full disk does not. */
+static void term_broken(void *ctx, int fd, int error)
 {
-    if (fd == STDOUT_FILENO)
+    if (fd == STDOUT_FILENO && error == EPIPE)
         take_signal(ctx, SIGPIPE);
 }
 
@@ -441,12 +458,12 @@ static void open_hosts(struct everywhere *all)
     }
 }
 
-static void everywhere_init(struct everywhere *all)
+static int everywhere_init(struct everywhere *all, struct err *err)
 {
     static const struct writer_events events = {term_done, term_broken};
     static const struct control_events control = {info, take_signal};
     const struct options *o = all->o;
-    struct err err = ERR_INIT;
+    struct err unreachable = ERR_INIT;
     uint8_t id[6] = {0};
     size_t k;
     int i;
@@ -460,13 +477,17 @@ static void everywhere_init(struct everywhere *all)
     all->ping_limit_ms = o->ping_limit_ms >= 0 ? o->ping_limit_ms : PING_LIMIT_MS;
     all->grace_ms = o->grace_ms >= 0 ? o->grace_ms : GRACE_MS;
     all->n = all->hosts->n;
+    uv_loop_init(&all->loop);
+    all->term = writer_create(&all->loop, all->n, &events, all, err);
+    if (!all->term) {
+        uv_loop_close(&all->loop);
+        return -1;
+    }
     all->host = xcalloc((size_t)all->n, sizeof *all->host);
     all->names = xcalloc((size_t)all->n, sizeof *all->names);
     for (i = 0; i < all->n; i++)
         all->names[i] = all->hosts->host[i].name;
-    uv_loop_init(&all->loop);
     all->gather = gather_create(all->names, all->n, o->live, emit, all);
-    all->term = writer_create(&all->loop, all->n, &events, all);
     all->out[1] = writer_fd(all->term, STDOUT_FILENO);
     all->out[2] = writer_fd(all->term, STDERR_FILENO);
     uv_timer_init(&all->loop, &all->tick);
@@ -474,9 +495,10 @@ static void everywhere_init(struct everywhere *all)
     all->tick.data = all->signals.data = all;
     uv_timer_start(&all->tick, ticked, TICK_MS, TICK_MS);
     uv_poll_start(&all->signals, UV_READABLE, signals_readable);
-    all->control = control_open(&all->loop, all->id, &control, all, &err);
+    all->control = control_open(&all->loop, all->id, &control, all, &unreachable);
     if (!all->control)
-        log_warn("ds-launch ps and kill cannot reach this: %s", err.text);
+        log_warn("ds-launch ps and kill cannot reach this: %s", unreachable.text);
+    return 0;
 }
 
 static void everywhere_clear(struct everywhere *all)
@@ -518,6 +540,10 @@ static int finish(struct everywhere *all)
     for (i = 0; i < all->n; i++)
         if (all->host[i].status > status)
             status = all->host[i].status;
+    if (writer_error(all->term)) {
+        log_error("not all of the output could be written: %s", strerror(writer_error(all->term)));
+        status = status ? status : 1;
+    }
     if (all->stop_signal)
         log_info("ended by %s", all->stop_signal == SIGPIPE ? "its reader" : strsignal(all->stop_signal));
     return all->stop_signal ? 128 + all->stop_signal : status;
@@ -527,9 +553,13 @@ int everywhere_run(const struct options *o, const struct command *command, const
                    const struct spawner_ops *ops, int signals)
 {
     struct everywhere all = {.o = o, .command = command, .hosts = hosts, .ops = ops, .signal_fd = signals};
+    struct err err = ERR_INIT;
     int status;
 
-    everywhere_init(&all);
+    if (everywhere_init(&all, &err)) {
+        log_error("%s", err.text);
+        return err_exit_code(&err);
+    }
     open_hosts(&all);
     if (all.down < all.n)
         uv_run(&all.loop, UV_RUN_DEFAULT);

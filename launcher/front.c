@@ -70,7 +70,7 @@ static void partial_fired(uv_timer_t *t)
 
 /* ---- the whole ---- */
 
-static void init(struct front *f)
+static int init(struct front *f, struct err *err)
 {
     int64_t tick = f->task->ping_limit_ms / 4 < 1000 ? f->task->ping_limit_ms / 4 : 1000;
     int m;
@@ -85,7 +85,8 @@ static void init(struct front *f)
     uv_loop_init(&f->loop);
     f->machine = (struct machine){.since_ms = clock_ms(), .ctx = f, .enter = job_enter,
                                   .unexpected = job_unexpected};
-    front_output_open(f);
+    if (front_output_open(f, err) || (!f->restarts && front_stdin_open(f, err)))
+        return -1;
     uv_timer_init(&f->loop, &f->timer);
     uv_timer_init(&f->loop, &f->tick);
     uv_timer_init(&f->loop, &f->partial);
@@ -96,8 +97,7 @@ static void init(struct front *f)
     f->signals.data = f;
     uv_poll_start(&f->signals, UV_READABLE, signals_readable);
     front_control_open(f);
-    if (!f->restarts)
-        front_stdin_open(f);
+    return 0;
 }
 
 void front_destroy(struct front *f)
@@ -163,7 +163,10 @@ struct front *front_create(const struct options *o, struct task *task, const str
         free(f);
         return NULL;
     }
-    init(f);
+    if (init(f, err)) {
+        front_destroy(f);
+        return NULL;
+    }
     if (task->engine)
         f->run_dir = dir ? absolute(task->cwd, dir)
                          : rundir_name(task->cwd, task->name, f->began_wall);

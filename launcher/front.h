@@ -177,8 +177,8 @@ void front_sites_clear(struct front *f);
 void front_print_map(const struct front *f, struct buf *out); /* ranks, addresses: a table */
 
 /* frontout.c */
-int front_output_open(struct front *f);
-void front_output_logs(struct front *f);
+int front_output_open(struct front *f, struct err *err);
+int front_output_logs(struct front *f, struct err *err);
 /* -1: the node sent more than it has credit for. */
 int front_output(struct front *f, int node, int rank, int stream, const char *data, size_t n, struct err *err);
 void front_grant(struct front *f); /* the first credit of every node */
@@ -193,7 +193,7 @@ void front_output_tick(struct front *f); /* ten times a second */
 void front_output_close(struct front *f);
 
 /* frontin.c */
-void front_stdin_open(struct front *f);
+int front_stdin_open(struct front *f, struct err *err);
 void front_stdin_close(struct front *f);
 int front_stdin_rank(const struct front *f); /* as struct spawn says it */
 int front_stdin_want(struct front *f, int rank, uint32_t bytes, struct err *err); /* -1: more than a rank may ask for */

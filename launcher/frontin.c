@@ -38,15 +38,18 @@ static void take(void *ctx, const void *data, size_t n)
     buf_clear(&b);
 }
 
-void front_stdin_open(struct front *f)
+int front_stdin_open(struct front *f, struct err *err)
 {
     if (f->task->engine || (f->o->stdin_to && !strcmp(f->o->stdin_to, "none")))
-        return;
-    f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take, f);
+        return 0;
+    f->pump = stdin_pump_create(&f->loop, STDIN_FILENO, take, f, err);
+    if (!f->pump)
+        return -1;
     f->in = xcalloc(1, sizeof *f->in);
     f->in->ranks = to_all(f) ? f->place.world : 1;
     f->in->room = xcalloc((size_t)f->in->ranks, sizeof *f->in->room);
     f->in->at_least = f->in->ranks;
+    return 0;
 }
 
 void front_stdin_close(struct front *f)

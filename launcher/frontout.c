@@ -8,6 +8,7 @@
 #include "engine/base/clock.h"
 #include "launcher/jsonget.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -97,18 +98,24 @@ static void files_done(void *ctx, int node, size_t bytes)
     give_back(f, node);
 }
 
-/* Nobody reads our output any more: we end as a program does that gets SIGPIPE. */
-static void term_broken(void *ctx, int fd)
+/* Nobody reads our output any more: we end as a program does that gets SIGPIPE. That it cannot be kept (a full disk)
+ * ends no training. */
+static void term_broken(void *ctx, int fd, int error)
 {
     struct front *f = ctx;
 
-    if (fd != STDOUT_FILENO || f->stop_signal)
+    if (fd != STDOUT_FILENO)
+        return;
+    if (error != EPIPE)
+        front_say(f, LOG_WARN, "cannot write standard output: %s; what would still go there is dropped, and the job "
+                  "goes on", strerror(error));
+    if (error != EPIPE || f->stop_signal)
         return;
     f->stop_signal = SIGPIPE;
     machine_post(&f->machine, EV_STOP);
 }
 
-static void files_broken(void *ctx, int fd)
+static void files_broken(void *ctx, int fd, int error)
 {
 }
 
@@ -172,7 +179,7 @@ static struct output_style style_of(struct front *f)
     return s;
 }
 
-int front_output_open(struct front *f)
+int front_output_open(struct front *f, struct err *err)
 {
     static const struct writer_events events = {term_done, term_broken};
     struct output_style style;
@@ -184,7 +191,9 @@ int front_output_open(struct front *f)
     f->live = f->task->engine && isatty(STDERR_FILENO) && !f->o->quiet;
     style = style_of(f);
     f->output = output_create(f->place.world, &style, f->rank_host);
-    f->term = writer_create(&f->loop, f->place.nodes, &events, f);
+    f->term = writer_create(&f->loop, f->place.nodes, &events, f, err);
+    if (!f->term)
+        return -1;
     f->out[1] = writer_fd(f->term, STDOUT_FILENO);
     f->out[2] = writer_fd(f->term, STDERR_FILENO);
     return 0;
@@ -199,7 +208,7 @@ static struct sink *file_in(struct front *f, const char *folder, const char *nam
     return s;
 }
 
-void front_output_logs(struct front *f)
+int front_output_logs(struct front *f, struct err *err)
 {
     static const struct writer_events events = {files_done, files_broken};
     char *logs = f->o->log_dir ? xstrdup(f->o->log_dir) : NULL, name[64], when[32];
@@ -210,8 +219,12 @@ void front_output_logs(struct front *f)
     if (!logs && f->run_dir_made)
         logs = xasprintf("%s/logs", f->run_dir);
     if (!logs && !f->stream_log)
-        return;
-    f->files = writer_create(&f->loop, f->place.nodes, &events, f);
+        return 0;
+    f->files = writer_create(&f->loop, f->place.nodes, &events, f, err);
+    if (!f->files) {
+        free(logs);
+        return -1;
+    }
     strftime(when, sizeof when, "%Y%m%d%H%M%S", localtime_r(&now, &tm));
     f->rank_log = logs ? xcalloc((size_t)f->place.world, sizeof *f->rank_log) : NULL;
     for (r = 0; logs && r < f->place.world; r++) {
@@ -226,6 +239,7 @@ void front_output_logs(struct front *f)
         f->metrics = file_in(f, f->run_dir, "metrics.jsonl");
     }
     free(logs);
+    return 0;
 }
 
 /* What the node may owe: the streams of each start may overdraw by what they are ending with. */

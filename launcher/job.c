@@ -216,13 +216,13 @@ void front_checks_done(struct front *f)
 
 void front_folders_made(struct front *f, const struct err *err)
 {
+    struct err e = *err;
+
     if (f->machine.state != JOB_CHECKING)
         return;
-    if (err->code)
-        trouble(f, err);
-    else
-        front_output_logs(f);
-    machine_post(&f->machine, err->code ? EV_CHECK_FAILED : EV_ALL_CHECKED);
+    if (e.code || front_output_logs(f, &e))
+        trouble(f, &e);
+    machine_post(&f->machine, e.code ? EV_CHECK_FAILED : EV_ALL_CHECKED);
 }
 
 static void do_spawn(struct front *f)

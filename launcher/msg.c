@@ -3,6 +3,9 @@
  * there. */
 #include "launcher/msg.h"
 
+#include <math.h>
+#include <signal.h>
+
 #define HEADER_BYTES 9  /* length, type, epoch */
 #define COUNTED_BYTES 5 /* of which the length counts type and epoch */
 #define KEEP_BYTES 4096 /* of memory that an empty decoder may keep */
@@ -13,6 +16,27 @@ void msg_put(struct buf *out, enum msg_type type, uint32_t epoch, const void *da
     put_u8(out, (uint8_t)type);
     put_u32(out, epoch);
     buf_add(out, data, n);
+}
+
+void rank_end_put(struct buf *out, const struct rank_end *e)
+{
+    put_u32(out, (uint32_t)e->code);
+    put_u32(out, (uint32_t)e->signal);
+    put_f64(out, e->wall);
+    put_u8(out, (uint8_t)e->oom);
+}
+
+int rank_end_get(struct reader *r, struct rank_end *e)
+{
+    uint32_t code = get_u32(r), signo = get_u32(r);
+
+    e->wall = get_f64(r);
+    e->oom = get_u8(r);
+    if (!reader_done(r) || code > 255 || signo >= NSIG || !isfinite(e->wall))
+        return -1;
+    e->code = (int)code;
+    e->signal = (int)signo;
+    return 0;
 }
 
 void msg_feed(struct msg_decoder *d, const void *data, size_t n)

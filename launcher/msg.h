@@ -22,7 +22,7 @@ enum msg_type {
     MSG_HELLO = 1, /* struct hello of launcher/spawn.h */
     MSG_STARTED,   /* u32 rank, u32 pid */
     MSG_OUTPUT,    /* u32 rank, u8 stream (1 stdout, 2 stderr), bytes */
-    MSG_EXIT,      /* u32 rank, i32 code, i32 signal, f64 wall time, u8 oom */
+    MSG_EXIT,      /* u32 rank, struct rank_end */
     MSG_METRIC,    /* u32 rank, bytes: JSON object */
     MSG_EVENT,     /* u32 rank, bytes: JSON object */
     MSG_FAIL,      /* u32 rank, u32 err code, str text */
@@ -61,6 +61,15 @@ struct msg {
 
 /* Appends a frame. */
 void msg_put(struct buf *out, enum msg_type type, uint32_t epoch, const void *data, size_t n);
+
+/* How a rank ended. */
+struct rank_end {
+    int code, signal, oom; /* oom: the kernel killed it for want of memory, as far as the agent can tell */
+    double wall;           /* when, by the node's clock */
+};
+void rank_end_put(struct buf *out, const struct rank_end *e);
+/* All that is left in r; -1: it is none, or more. */
+int rank_end_get(struct reader *r, struct rank_end *e);
 
 /* Takes the next whole frame from in (dropping what was returned before): 1, 0 when more bytes are
  * needed, -1 when the stream is not ours (length beyond MSG_MAX_BYTES, unknown type). */

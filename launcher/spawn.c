@@ -330,8 +330,7 @@ int hello_get(struct hello *h, const void *data, size_t n, struct err *err)
     h->build_id = get_str(&r);
     if (!r.failed && strcmp(h->build_id, build_id())) {
         err_set(err, ERR_NODE,
-                "the agent is of build %s, ds-launch of build %s: install the same "
-                "package on both",
+                "its ds-agent is of another build (%s, this ds-launch is %s); install the same on every host",
                 h->build_id, build_id());
         hello_clear(h);
         return -1;

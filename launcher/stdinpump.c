@@ -10,6 +10,7 @@
 #include <signal.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -122,10 +123,12 @@ static void on_async(uv_async_t *a)
 }
 
 struct stdin_pump *stdin_pump_create(uv_loop_t *loop, int fd,
-                                     void (*take)(void *ctx, const void *data, size_t n), void *ctx)
+                                     void (*take)(void *ctx, const void *data, size_t n), void *ctx,
+                                     struct err *err)
 {
     struct stdin_pump *p = xcalloc(1, sizeof *p);
     sigset_t all, old;
+    int error;
 
     p->fd = fd;
     p->wake = eventfd(0, EFD_CLOEXEC);
@@ -133,13 +136,18 @@ struct stdin_pump *stdin_pump_create(uv_loop_t *loop, int fd,
     p->ctx = ctx;
     pthread_mutex_init(&p->mutex, NULL);
     pthread_cond_init(&p->changed, NULL);
-    uv_async_init(loop, &p->async, on_async);
-    p->async.data = p;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&p->thread, NULL, run, p))
-        abort();
+    error = pthread_create(&p->thread, NULL, run, p);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error) {
+        err_set(err, ERR_JOB, "cannot start a thread that reads standard input: %s; is there memory left, and does "
+                "'ulimit -u' allow more?", strerror(error));
+        release(p);
+        return NULL;
+    }
+    uv_async_init(loop, &p->async, on_async);
+    p->async.data = p;
     return p;
 }
 

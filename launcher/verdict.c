@@ -286,6 +286,11 @@ int front_verdict(struct front *f)
     }
     if (status)
         say_resume(f);
+    if (!status && writer_error(f->term)) { /* what the caller will look for is not there */
+        log_error("the job ended well, but not all of its output could be written: %s",
+                  strerror(writer_error(f->term)));
+        status = 1;
+    }
     if (f->bug && !status)
         status = 1;
     front_event(f, "done", ",\"code\":%d,\"step\":%.0f", status, f->progress.step);

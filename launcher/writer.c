@@ -29,7 +29,8 @@ struct sink {
     struct sink *next;
     int fd;        /* -1: not open */
     char *path;    /* NULL: a descriptor */
-    int broken;
+    int broken;    /* errno of the write that failed; of a descriptor under the mutex */
+    int told;      /* that it is, loop only */
     int mid_line;  /* the last byte written was no newline */
 };
 
@@ -48,7 +49,8 @@ struct writer {
     pthread_cond_t more, idle;
     struct chunk *head, **tail;
     struct sink *sinks;
-    int nodes, stop, busy, pipe_broke;
+    int nodes, stop, busy;
+    int broke;             /* a descriptor sink did, and the loop does not know */
     int left;              /* nobody waits for the thread: the loop is not told, and the last of both frees */
     int over;              /* the thread has ended */
     struct chunk *taken;   /* the thread's part of the queue */
@@ -107,9 +109,11 @@ static void write_terminal(struct writer *w, struct sink *s, const char *data, s
     if (!s->mid_line)
         erase_status(w);
     if (write_all(s->fd, data, n)) {
-        s->broken = errno;
+        int error = errno;
+
         pthread_mutex_lock(&w->mutex);
-        w->pipe_broke = s->fd;
+        s->broken = error;
+        w->broke = 1;
         pthread_mutex_unlock(&w->mutex);
     }
     s->mid_line = data[n - 1] != '\n';
@@ -281,7 +285,7 @@ static void *run(void *arg)
             end = write_some(w, w->taken);
             pthread_mutex_lock(&w->mutex);
             count_done(w, end);
-            if ((w->ndirty || w->pipe_broke >= 0) && !w->left)
+            if ((w->ndirty || w->broke) && !w->left)
                 uv_async_send(&w->async);
         }
         w->busy = 0;
@@ -294,6 +298,25 @@ static void *run(void *arg)
     if (last)
         writer_free(w);
     return NULL;
+}
+
+/* Tells which descriptors broke. */
+static void tell_broken(struct writer *w)
+{
+    struct sink *s;
+
+    for (s = w->sinks; s; s = s->next) {
+        int error;
+
+        if (s->path || s->told)
+            continue;
+        pthread_mutex_lock(&w->mutex);
+        error = s->broken;
+        pthread_mutex_unlock(&w->mutex);
+        s->told = error;
+        if (error)
+            w->events.broken(w->ctx, s->fd, error);
+    }
 }
 
 static void on_async(uv_async_t *a)
@@ -309,27 +332,28 @@ static void on_async(uv_async_t *a)
         w->done[w->dirty[i]] = 0;
     }
     w->ndirty = 0;
-    broke = w->pipe_broke;
-    w->pipe_broke = -1;
+    broke = w->broke;
+    w->broke = 0;
     pthread_mutex_unlock(&w->mutex);
     for (i = 0; i < n; i++)
         w->events.done(w->ctx, w->told[i].node, w->told[i].bytes);
-    if (broke >= 0)
-        w->events.broken(w->ctx, broke);
+    if (broke)
+        tell_broken(w);
 }
 
-struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx)
+struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx,
+                             struct err *err)
 {
     struct writer *w = xcalloc(1, sizeof *w);
     pthread_condattr_t attr;
     sigset_t all, old;
+    int error;
 
     w->nodes = nodes;
     w->done = xcalloc((size_t)nodes, sizeof *w->done);
     w->dirty = xcalloc((size_t)nodes, sizeof *w->dirty);
     w->told = xcalloc((size_t)nodes, sizeof *w->told);
     w->tail = &w->head;
-    w->pipe_broke = -1;
     w->events = *events;
     w->ctx = ctx;
     pthread_mutex_init(&w->mutex, NULL);
@@ -338,13 +362,18 @@ struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_eve
     pthread_cond_init(&w->more, &attr);
     pthread_cond_init(&w->idle, &attr);
     pthread_condattr_destroy(&attr);
-    uv_async_init(loop, &w->async, on_async);
-    w->async.data = w;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &old);
-    if (pthread_create(&w->thread, NULL, run, w))
-        abort();
+    error = pthread_create(&w->thread, NULL, run, w);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (error) {
+        err_set(err, ERR_JOB, "cannot start a thread that writes output: %s; is there memory left, and does "
+                "'ulimit -u' allow more?", strerror(error));
+        writer_free(w);
+        return NULL;
+    }
+    uv_async_init(loop, &w->async, on_async);
+    w->async.data = w;
     return w;
 }
 
@@ -440,6 +469,19 @@ size_t writer_pending(struct writer *w)
     n = w->pending + (size_t)(w->busy || w->head);
     pthread_mutex_unlock(&w->mutex);
     return n;
+}
+
+int writer_error(struct writer *w)
+{
+    struct sink *s;
+    int error = 0;
+
+    pthread_mutex_lock(&w->mutex);
+    for (s = w->sinks; s; s = s->next)
+        if (!s->path && s->broken && s->broken != EPIPE)
+            error = s->broken;
+    pthread_mutex_unlock(&w->mutex);
+    return error;
 }
 
 int writer_flush(struct writer *w, int64_t timeout_ms)

@@ -13,14 +13,16 @@
 struct writer;
 struct sink; /* a file or descriptor of one writer; lives as long as the writer */
 
-/* Called from the loop: bytes tagged with node have been written (or could not be). broken: EPIPE on a
- * descriptor sink, once. */
+/* Called from the loop: bytes tagged with node have been written (or could not be). broken: a write to a descriptor
+ * sink failed with error (EPIPE: nobody reads), once for each; what is put into it later is dropped. */
 struct writer_events {
     void (*done)(void *ctx, int node, size_t bytes);
-    void (*broken)(void *ctx, int fd);
+    void (*broken)(void *ctx, int fd, int error);
 };
 
-struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx);
+/* NULL: no thread can be made. */
+struct writer *writer_create(uv_loop_t *loop, int nodes, const struct writer_events *events, void *ctx,
+                             struct err *err);
 /* A descriptor that stays the caller's. */
 struct sink *writer_fd(struct writer *w, int fd);
 /* A file to append to, opened (with the folders above it) by the first put, even one of no bytes. A failure to open or
@@ -35,6 +37,8 @@ void writer_put(struct writer *w, struct sink *s, const void *data, size_t n, in
 void writer_give(struct writer *w, struct sink *s, struct buf *b, int node, size_t tag_bytes);
 /* The live line below all output of descriptor sinks (a terminal): "" takes it away. */
 void writer_status(struct writer *w, int fd, const char *text);
+/* errno of a write to a descriptor sink that failed otherwise than for want of a reader (EPIPE); 0: none did. */
+int writer_error(struct writer *w);
 /* Bytes queued and not yet written. */
 size_t writer_pending(struct writer *w);
 /* Waits up to timeout_ms (-1: for ever) for everything to be written. 0, or -1 when it was not. */

@@ -29,10 +29,7 @@ void tell_exit(struct team *t, int rank, int code, int signo, int oom)
     struct buf b = BUF_INIT;
 
     put_u32(&b, (uint32_t)rank);
-    put_u32(&b, (uint32_t)code);
-    put_u32(&b, (uint32_t)signo);
-    put_f64(&b, clock_wall());
-    put_u8(&b, (uint8_t)oom);
+    rank_end_put(&b, &(struct rank_end){.code = code, .signal = signo, .oom = oom, .wall = clock_wall()});
     chan_sendb(t->agent->chan, MSG_EXIT, t->epoch, &b);
 }
 

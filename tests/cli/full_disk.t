@@ -43,4 +43,17 @@ run --set run.steps=6 --resume auto
 is "with room again it goes on from there and ends well" $? 0
 like "from the older checkpoint" "$(cat out)" "at step 2"
 is "up to the last" "$(cat small/run/ckpt/latest)" "step-6"
+
+# Our own output goes to a file there: the job goes on without it, and its end says so.
+dd if=/dev/zero of=small/fill bs=1k 2>/dev/null
+rm -rf big
+timeout 60 "$launch" --hosts local:2x1 --run-dir big --set run.steps=5 a.ini >small/out 2>err </dev/null
+is "a full disk under our output: the status says so" $? 1
+like "the training goes to its end" "$(cat big/metrics.jsonl)" '"step":5,'
+is "it is said once" "$(grep -c "cannot write standard output: No space left on device" err)" 1
+like "and at the end" "$(tail -n 1 err)" "ended well, but not all of its output could be written"
+timeout 60 "$launch" exec --hosts local:2x1 "echo hi; touch $here/went.\$\$" >small/out 2>err </dev/null
+is "exec: the status says so" "$?: $(ls went.* | wc -l)" "1: 2"
+is "with a sentence" "$(cat err)" "ds-launch: not all of the output could be written: No space left on device"
+umount small
 finish

@@ -7,7 +7,7 @@ import sys
 import threading
 
 HEAD = struct.Struct("<IBI")  # length of what follows it, type, epoch: launcher/msg.h
-STARTED, OUTPUT, METRIC, FENCE, WANT = 2, 3, 5, 11, 14
+STARTED, OUTPUT, EXIT, METRIC, FENCE, WANT = 2, 3, 4, 5, 11, 14
 
 
 def frame(kind, epoch, body):
@@ -24,6 +24,10 @@ def lies(what, epoch, rank):
         "fence": b"".join(frame(FENCE, epoch, struct.pack("<I", 1000004) + b"%04d" % i + name + struct.pack("<I", 1))
                           for i in range(300)),
         "stdin": frame(WANT, epoch, struct.pack("<II", rank, 1 << 30)),
+        "short": frame(EXIT, epoch, struct.pack("<I", rank)),
+        "code": frame(EXIT, epoch, struct.pack("<IIIdB", rank, 256, 0, 0, 0)),
+        "long": frame(EXIT, epoch, struct.pack("<IIIdB", rank, 0, 0, 0, 0) + b"and more"),
+        "whose": frame(EXIT, epoch, struct.pack("<IIIdB", rank + 9, 0, 0, 0, 0)),
         "metric": frame(METRIC, epoch, struct.pack("<I", rank) + b"{" * 1000),
     }[what]
 

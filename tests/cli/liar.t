@@ -32,4 +32,17 @@ timeout 60 "$launch" exec --live --hosts a --launcher exec --launcher-args "pyth
     </dev/null >pipe 2>err
 is "exec: more output than credit" $? 255
 like "and says whose" "$(cat err)" "a: its agent sends more output than it was given credit for"
+alone() { # WHAT: exec on one host that lies
+    timeout 60 "$launch" exec --hosts a --launcher exec --launcher-args "python3 $liar $1 $agent" sleep 30 \
+        </dev/null >out 2>err
+    echo "$?: $(cat err)"
+}
+for what in short code long; do
+    run $what sleep 30; is "an EXIT that is none ($what)" $? 1
+    like "and whose" "$(cat err)" "host b was lost: its agent sends a malformed frame"
+    is "exec: an EXIT that is none ($what)" "$(alone $what)" \
+        "255: ds-launch: a: its agent sends a malformed frame: is its memory sound?"
+done
+is "exec: the EXIT of another's rank" "$(alone whose)" \
+    "255: ds-launch: a: its agent speaks of rank 9, which is none of its own"
 finish

@@ -28,7 +28,7 @@ static void one_round(const int fd[2])
 
     uv_loop_init(&loop);
     for (i = 0; i < PUMPS; i++) {
-        pump[i] = stdin_pump_create(&loop, fd[0], take, &got);
+        pump[i] = stdin_pump_create(&loop, fd[0], take, &got, NULL);
         stdin_pump_want(pump[i], 1000);
     }
     assert_int_equal(write(fd[1], "x", 1), 1);

@@ -8,6 +8,10 @@
 
 #include "launcher/writer.h"
 
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -18,8 +22,13 @@ static void done(void *ctx, int node, size_t bytes)
     *(size_t *)ctx += bytes;
 }
 
-static void broken(void *ctx, int fd)
+static int broken_fd[2], broken_error[2], nbroken;
+
+static void broken(void *ctx, int fd, int error)
 {
+    assert_true(nbroken < 2);
+    broken_fd[nbroken] = fd;
+    broken_error[nbroken++] = error;
 }
 
 static const struct writer_events events = {done, broken};
@@ -38,7 +47,7 @@ static void stuck(void **state)
 
     assert_int_equal(pipe(fd), 0);
     uv_loop_init(loop);
-    w = writer_create(loop, 1, &events, &reported);
+    w = writer_create(loop, 1, &events, &reported, NULL);
     writer_put(w, writer_fd(w, fd[1]), data, BYTES, 0, BYTES);
     assert_int_equal(writer_flush(w, 50), -1);
     writer_destroy(w);
@@ -72,7 +81,7 @@ static void files(void **state)
 
     assert_non_null(mkdtemp(folder));
     uv_loop_init(&loop);
-    w = writer_create(&loop, 1, &events, &reported);
+    w = writer_create(&loop, 1, &events, &reported, NULL);
     snprintf(path, sizeof path, "%s/a/b/log", folder);
     writer_put(w, writer_file(w, path), NULL, 0, -1, 0);
     assert_int_equal(writer_flush(w, 10000), 0);
@@ -91,9 +100,69 @@ static void files(void **state)
     rmdir(folder);
 }
 
+/* Two descriptors that fail at once, each in its way, are told each once and with what it was. */
+static void descriptors(void **state)
+{
+    int pair[2], full = open("/dev/full", O_WRONLY | O_CLOEXEC), i;
+    struct sink *a, *b;
+    size_t reported = 0;
+    uv_loop_t loop;
+    struct writer *w;
+    (void)state;
+
+    signal(SIGPIPE, SIG_IGN);
+    assert_int_equal(pipe(pair), 0);
+    close(pair[0]);
+    uv_loop_init(&loop);
+    w = writer_create(&loop, 1, &events, &reported, NULL);
+    a = writer_fd(w, full);
+    b = writer_fd(w, pair[1]);
+    for (i = 0; i < 3; i++) {
+        writer_put(w, a, "x", 1, 0, 1);
+        writer_put(w, b, "x", 1, 0, 1);
+    }
+    assert_int_equal(writer_flush(w, 10000), 0);
+    uv_run(&loop, UV_RUN_NOWAIT);
+    assert_int_equal(reported, 6);
+    assert_int_equal(nbroken, 2);
+    i = broken_fd[1] == full;
+    assert_int_equal(broken_fd[i], full);
+    assert_int_equal(broken_error[i], ENOSPC);
+    assert_int_equal(broken_fd[!i], pair[1]);
+    assert_int_equal(broken_error[!i], EPIPE);
+    assert_int_equal(writer_error(w), ENOSPC);
+    writer_destroy(w);
+    uv_run(&loop, UV_RUN_DEFAULT);
+    assert_int_equal(uv_loop_close(&loop), 0);
+    close(full);
+    close(pair[1]);
+}
+
+/* Where no thread can be had (its stack is larger than the address space), a sentence says so. */
+static void no_thread(void **state)
+{
+    pthread_attr_t usual, huge;
+    struct err err = ERR_INIT;
+    uv_loop_t loop;
+    (void)state;
+
+    assert_int_equal(pthread_getattr_default_np(&usual), 0);
+    pthread_attr_init(&huge);
+    assert_int_equal(pthread_attr_setstacksize(&huge, (size_t)1 << 50), 0);
+    assert_int_equal(pthread_setattr_default_np(&huge), 0);
+    uv_loop_init(&loop);
+    assert_null(writer_create(&loop, 1, &events, NULL, &err));
+    assert_non_null(strstr(err.text, "cannot start a thread"));
+    assert_int_equal(uv_loop_close(&loop), 0);
+    assert_int_equal(pthread_setattr_default_np(&usual), 0);
+    pthread_attr_destroy(&huge);
+    pthread_attr_destroy(&usual);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stuck), cmocka_unit_test(files)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stuck), cmocka_unit_test(files),
+                                       cmocka_unit_test(descriptors), cmocka_unit_test(no_thread)};
 
     return cmocka_run_group_tests_name("writer", tests, NULL, NULL);
 }
