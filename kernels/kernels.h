@@ -4,9 +4,10 @@
  * are row-major and do not alias unless its comment says so. On the CPU the call runs on the calling
  * thread's OpenMP team and returns when done; the stream is ignored.
  *
- * `dt` is the type of activations and of the gathered weights (f32 or bf16; f16 is storage only).
- * Arithmetic inside is fp32, results are rounded once to nearest even. Weight gradients are fp32 and are
- * written as g = beta * g + dW; with beta == 0 the old content is never read (it may be NaN).
+ * `dt` is the type of activations and of the gathered weights (f32, bf16 or f16). Arithmetic inside is
+ * fp32, results are rounded once to nearest even, in f16 to infinity from 65520 on; f16 subnormals are kept.
+ * Weight gradients are fp32 and are written as g = beta * g + dW; with beta == 0 the old content is never
+ * read (it may be NaN).
  *
  * kernels/ref/ref.h declares the same operators in plain C with every real array in double: the
  * specification that kernels/cpu and kernels/cuda are held to, itself checked by finite differences.
@@ -91,7 +92,7 @@ struct ds_kv {
 
 /* A matrix product C(m,n) = alpha A(m,k) B(k,n) [+ bias] [+ beta C], optionally batched. Row-major;
  * ta: A is stored (k,m); tb: B is stored (n,k). lda, ldb, ldc: elements between stored rows, 0 = dense.
- * Types: A and B equal (f32, bf16), C f32 or the same as A. bias (n) has A's type. */
+ * Types: A and B equal (f32, bf16, f16), C f32 or the same as A. bias (n) has A's type. */
 enum ds_epilogue { DS_EPI_NONE, DS_EPI_BIAS };
 struct ds_matmul {
     int64_t m, n, k, batch;        /* batch >= 1 */
@@ -209,9 +210,10 @@ struct kernels {
     void (*lamb)(const struct ds_update *, float ratio, const struct ds_scalars *s, struct ds_stream *);
     /* *sum = fp64 sum of squares in fixed blocks of 4096 elements added in order; *bad |= 1 when not finite */
     void (*sumsq)(double *sum, int32_t *bad, const float *g, int64_t n, struct ds_stream *);
+    /* between any two of f32, bf16, f16 and f64 */
     void (*cast)(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t n,
                  struct ds_stream *);
-    /* y[i] = sum over s in order of src[s][i], fp32 accumulation, all of type dt (f32, bf16, f64);
+    /* y[i] = sum over s in order of src[s][i], fp32 accumulation, all of type dt (f32, bf16, f16, f64);
      * op 1: maximum. y may be one of the sources. */
     void (*reduce)(void *y, const void *const *src, int nsrc, int64_t n, int op, enum ds_dtype dt,
                    struct ds_stream *);

@@ -39,7 +39,7 @@ struct coll {
     void *recv;
     int64_t count;         /* elements; unused where counts is */
     const int64_t *counts; /* [world]; NULL: count elements from or to each rank */
-    enum ds_dtype dtype;   /* of send and recv and on the wire (f32, bf16, f64, i64, u8) */
+    enum ds_dtype dtype;   /* of send and recv and on the wire (f32, bf16, f16, f64, i64, u8) */
     enum coll_reduce reduce;
     enum coll_class class;
     int root;

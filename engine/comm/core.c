@@ -113,7 +113,7 @@ static int check(const struct core *c, const struct coll *op, struct err *err)
     else if (check_counts(op, size))
         wrong = "a count is negative";
     else if ((op->op == COLL_ALL_REDUCE || op->op == COLL_REDUCE_SCATTER) &&
-             (op->dtype == DS_F16 || op->dtype == DS_I32 || (unsigned)op->reduce > COLL_MAX))
+             (op->dtype == DS_I32 || (unsigned)op->reduce > COLL_MAX))
         wrong = "this type cannot be reduced";
     else if ((op->op == COLL_BROADCAST || op->op == COLL_SEND || op->op == COLL_RECV) &&
              (op->root < 0 || op->root >= size))

@@ -18,9 +18,14 @@
 #define CLONES
 #endif
 
+static int is_half(enum ds_dtype t)
+{
+    return t == DS_BF16 || t == DS_F16;
+}
+
 size_t acc_bytes(enum ds_dtype dtype)
 {
-    return dtype == DS_BF16 ? 4 : ds_dtype_bytes(dtype);
+    return is_half(dtype) ? 4 : ds_dtype_bytes(dtype);
 }
 
 #define ACCUMULATE(NAME, T)                                                           \
@@ -46,41 +51,89 @@ CLONES static void max_i64(int64_t *restrict a, const int64_t *s, int64_t n)
         a[i] = s[i] > a[i] ? s[i] : a[i];
 }
 
-static inline float widen(uint16_t h)
+static inline float float_of(uint32_t u)
 {
-    uint32_t u = (uint32_t)h << 16;
     float f;
 
     memcpy(&f, &u, sizeof f);
     return f;
 }
 
-CLONES static void acc_bf16(float *restrict a, const uint16_t *s, int first, int64_t n, int max)
+static inline uint32_t bits_of(float f)
 {
-    if (first)
-        for (int64_t i = 0; i < n; i++)
-            a[i] = widen(s[i]);
-    else if (max)
-        for (int64_t i = 0; i < n; i++) {
-            float f = widen(s[i]);
+    uint32_t u;
 
-            a[i] = f > a[i] || f != f ? f : a[i];
-        }
-    else
-        for (int64_t i = 0; i < n; i++)
-            a[i] += widen(s[i]);
+    memcpy(&u, &f, sizeof u);
+    return u;
+}
+
+static inline float widen_bf16(uint16_t h)
+{
+    return float_of((uint32_t)h << 16);
 }
 
 /* To nearest even; a NaN stays a NaN. */
-CLONES static void round_bf16(uint16_t *y, const float *a, int64_t n)
+static inline uint16_t narrow_bf16(float f)
 {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t u;
+    uint32_t u = bits_of(f);
 
-        memcpy(&u, &a[i], sizeof u);
-        y[i] = (u & 0x7fffffff) > 0x7f800000 ? (uint16_t)(u >> 16 | 0x40)
-                                             : (uint16_t)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+    return (uint16_t)((u & 0x7fffffff) > 0x7f800000 ? u >> 16 | 0x40
+                                                    : (u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+
+/* Subnormals of f16 are normal in f32 and never lie in a subnormal float, which may be flushed to
+ * zero. Both sides of a choice are computed, so that the loops become vectors. */
+static inline float widen_f16(uint16_t h)
+{
+    uint32_t a = h & 0x7fff, sign = (uint32_t)(h & 0x8000) << 16;
+    uint32_t tiny = bits_of((float)(int32_t)a * 0x1p-24f);
+    uint32_t big = (a << 13) + (a >= 0x7c00 ? 224u << 23 : 112u << 23);
+
+    return float_of((a < 0x400 ? tiny : big) | sign);
+}
+
+static inline uint16_t narrow_f16(float f)
+{
+    uint32_t u = bits_of(f), a = u & 0x7fffffff, sign = u >> 16 & 0x8000;
+    uint32_t tiny = bits_of(float_of(a) + 0.5f) - 0x3f000000; /* floats in [0.5, 1): steps of 2^-24 */
+    uint32_t r = (a - (112u << 23) + 0xfff + (a >> 13 & 1)) >> 13;
+
+    r = a < 113u << 23 ? tiny : r;
+    r = a >= 143u << 23 ? 0x7c00 : r;
+    r = a > 0x7f800000 ? 0x7e00 : r;
+    return (uint16_t)(r | sign);
+}
+
+#define ACCUMULATE_HALF(NAME, ROUND, WIDEN, NARROW)                                              \
+    CLONES static void NAME(float *restrict a, const uint16_t *s, int first, int64_t n, int max) \
+    {                                                                                            \
+        if (first)                                                                               \
+            for (int64_t i = 0; i < n; i++)                                                      \
+                a[i] = WIDEN(s[i]);                                                              \
+        else if (max)                                                                            \
+            for (int64_t i = 0; i < n; i++) {                                                    \
+                float f = WIDEN(s[i]);                                                           \
+                                                                                                 \
+                a[i] = f > a[i] || f != f ? f : a[i];                                            \
+            }                                                                                    \
+        else                                                                                     \
+            for (int64_t i = 0; i < n; i++)                                                      \
+                a[i] += WIDEN(s[i]);                                                             \
+    }                                                                                            \
+    CLONES static void ROUND(uint16_t *y, const float *a, int64_t n)                             \
+    {                                                                                            \
+        for (int64_t i = 0; i < n; i++)                                                          \
+            y[i] = NARROW(a[i]);                                                                 \
     }
+ACCUMULATE_HALF(acc_bf16, round_bf16, widen_bf16, narrow_bf16)
+ACCUMULATE_HALF(acc_f16, round_f16, widen_f16, narrow_f16)
+
+static void round_half(uint16_t *y, const float *a, int64_t n, enum ds_dtype t)
+{
+    if (t == DS_BF16)
+        round_bf16(y, a, n);
+    else
+        round_f16(y, a, n);
 }
 
 static void accumulate(void *acc, const void *src, int first, int64_t n, enum coll_reduce op,
@@ -94,6 +147,9 @@ static void accumulate(void *acc, const void *src, int first, int64_t n, enum co
         break;
     case DS_BF16:
         acc_bf16(acc, src, first, n, max);
+        break;
+    case DS_F16:
+        acc_f16(acc, src, first, n, max);
         break;
     case DS_F64:
         acc_f64(acc, src, first, n, max);
@@ -125,8 +181,8 @@ void reduce_into(void *acc, int have, const void *const *src, int nsrc, int64_t 
 
 void reduce_round(void *y, const void *acc, int64_t n, enum ds_dtype dtype)
 {
-    if (dtype == DS_BF16)
-        round_bf16(y, acc, n);
+    if (is_half(dtype))
+        round_half(y, acc, n, dtype);
     else if (y != acc)
         memcpy(y, acc, (size_t)n * ds_dtype_bytes(dtype));
 }
@@ -199,8 +255,8 @@ void reduce_many(void *const *dst, int ndst, const void *const *src, int nsrc, i
 
         for (int s = 0; s < nsrc; s++)
             accumulate(acc, (const char *)src[s] + (size_t)at * bytes, s == 0, m, op, dtype);
-        if (dtype == DS_BF16) {
-            round_bf16(narrow, (const float *)acc, m);
+        if (is_half(dtype)) {
+            round_half(narrow, (const float *)acc, m, dtype);
             y = narrow;
         }
         for (int d = 0; d < ndst; d++)

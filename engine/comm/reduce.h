@@ -1,7 +1,7 @@
 /* Sums in rank order. Inside engine/comm only.
  *
- * Accumulators are fp32 for f32 and bf16, and the type itself for f64, i64 and u8. These are loops
- * of our own and not kernels.reduce, because they write to several places in one pass, take a
+ * Accumulators are fp32 for f32, bf16 and f16, and the type itself for f64, i64 and u8. These are
+ * loops of our own and not kernels.reduce, because they write to several places in one pass, take a
  * partial sum that came over the wire, and must not start an OpenMP team on a communication thread.
  */
 #ifndef DS_COMM_REDUCE_H

@@ -17,7 +17,7 @@ static const struct ds_plan *plan(const char *name, const struct kernels *k, str
     if (!p)
         err_set(err, ERR_INPUT_LIMIT,
                 "%s: no %s matrix product of (%lld, %lld) by (%lld, %lld) on device %s: %s", name,
-                mm->ab == DS_BF16 ? "bf16" : "f32", (long long)mm->m, (long long)mm->k,
+                mm->ab == DS_BF16 ? "bf16" : mm->ab == DS_F16 ? "f16" : "f32", (long long)mm->m, (long long)mm->k,
                 (long long)mm->k, (long long)mm->n, k->device, why);
     *work = scratch_max(*work, bytes);
     return p;

@@ -19,45 +19,29 @@ static float round_to_odd(double d)
     return f;
 }
 
-static float get(const void *p, int64_t i, enum ds_dtype t, enum ds_dtype to)
+/* One side is f64. */
+static void cast_f64(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t lo,
+                     int64_t hi)
 {
-    switch (t) {
-    case DS_BF16:
-        return ld1(p, i, 1);
-    case DS_F16:
-        return (float)((const _Float16 *)p)[i];
-    case DS_F64:
-        return to == DS_F32 ? (float)((const double *)p)[i] : round_to_odd(((const double *)p)[i]);
-    default:
-        return ((const float *)p)[i];
-    }
+    const double *from = x;
+
+    for (int64_t i = lo; i < hi; i++)
+        if (ty == DS_F64)
+            ((double *)y)[i] = ld1(x, i, tx);
+        else
+            stn(y, i, i + 1, vf_set(ty == DS_F32 ? (float)from[i] : round_to_odd(from[i])), ty);
 }
 
-static void put(void *p, int64_t i, enum ds_dtype t, float v)
-{
-    uint32_t u;
-
-    switch (t) {
-    case DS_BF16:
-        memcpy(&u, &v, sizeof u);
-        u = v != v ? (u >> 16) | 0x40 : (u + 0x7fff + ((u >> 16) & 1)) >> 16;
-        ((uint16_t *)p)[i] = (uint16_t)u;
-        return;
-    case DS_F16:
-        ((_Float16 *)p)[i] = (_Float16)v;
-        return;
-    case DS_F64:
-        ((double *)p)[i] = v;
-        return;
-    default:
-        ((float *)p)[i] = v;
-    }
-}
-
-INLINE void cast_vectors(void *y, int ybf, const void *x, int xbf, int64_t lo, int64_t hi)
+INLINE void cast_vectors(void *y, enum ds_dtype ty, const void *x, int64_t lo, int64_t hi,
+                         enum ds_dtype tx)
 {
     for (int64_t i = lo; i < hi; i += LANES)
-        stn(y, i, hi, ldn(x, i, hi, xbf), ybf);
+        stn(y, i, hi, ldn(x, i, hi, tx), ty);
+}
+
+INLINE void cast_f32(void *y, const void *x, int64_t lo, int64_t hi, enum ds_dtype ty)
+{
+    cast_vectors(y, ty, x, lo, hi, DS_F32);
 }
 
 static void cast_span(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t lo,
@@ -68,13 +52,14 @@ static void cast_span(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx
     if (tx == ty)
         memmove((char *)y + (size_t)lo * size, (const char *)x + (size_t)lo * size,
                 (size_t)(hi - lo) * size);
-    else if (tx == DS_F32 && ty == DS_BF16)
-        cast_vectors(y, 1, x, 0, lo, hi);
-    else if (tx == DS_BF16 && ty == DS_F32)
-        cast_vectors(y, 0, x, 1, lo, hi);
+    else if (tx == DS_F64 || ty == DS_F64)
+        cast_f64(y, ty, x, tx, lo, hi);
+    else if (tx == DS_F32)
+        BY_TYPE(ty, cast_f32, y, x, lo, hi);
+    else if (ty == DS_F32)
+        BY_TYPE(tx, cast_vectors, y, DS_F32, x, lo, hi);
     else
-        for (int64_t i = lo; i < hi; i++)
-            put(y, i, ty, get(x, i, tx, ty));
+        cast_vectors(y, ty, x, lo, hi, tx);
 }
 
 void K(cast)(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t n,
@@ -90,17 +75,17 @@ void K(cast)(void *y, enum ds_dtype ty, const void *x, enum ds_dtype tx, int64_t
 }
 
 INLINE void reduce_span(void *y, const void *const *src, int nsrc, int64_t lo, int64_t hi, int op,
-                        int bf)
+                        enum ds_dtype dt)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf s = ldn(src[0], i, hi, bf);
+        vf s = ldn(src[0], i, hi, dt);
 
         for (int k = 1; k < nsrc; k++) {
-            vf v = ldn(src[k], i, hi, bf);
+            vf v = ldn(src[k], i, hi, dt);
 
             s = op ? vf_select((s > v) | (s != s), s, v) : s + v;
         }
-        stn(y, i, hi, s, bf);
+        stn(y, i, hi, s, dt);
     }
 }
 
@@ -131,9 +116,7 @@ void K(reduce)(void *y, const void *const *src, int nsrc, int64_t n, int op, enu
         team_span(n, 1024, &lo, &hi);
         if (dt == DS_F64)
             reduce_f64(y, src, nsrc, lo, hi, op);
-        else if (dt == DS_BF16)
-            reduce_span(y, src, nsrc, lo, hi, op, 1);
         else
-            reduce_span(y, src, nsrc, lo, hi, op, 0);
+            BY_TYPE(dt, reduce_span, y, src, nsrc, lo, hi, op);
     }
 }

@@ -143,10 +143,10 @@ static void forward_finish(void *out, float *lse, const struct forward *f, int64
 {
     for (int64_t r = 0; r < BLOCK && i0 + r < s->T; r++) {
         float inverse = f->sum[r] > 0.0f || f->sum[r] != f->sum[r] ? 1.0f / f->sum[r] : 0.0f;
-        void *y = at_w(out, (i0 + r) * row, s->bf);
+        void *y = at_w(out, (i0 + r) * row, s->dt);
 
         for (int64_t d = 0; d < s->D; d += LANES)
-            stn(y, d, s->D, vf_load(f->o + r * s->Dp + d) * inverse, s->bf);
+            stn(y, d, s->D, vf_load(f->o + r * s->Dp + d) * inverse, s->dt);
         lse[i0 + r] = f->max[r] + logf(f->sum[r]);
     }
 }
@@ -195,14 +195,14 @@ void K(attention_fwd)(void *out, float *lse, const void *qkv, const struct ds_at
 #pragma omp for schedule(dynamic, 1)
         for (int64_t task = 0; task < a->B * H; task++) {
             int64_t b = task / H, h = task % H, g = h / (H / G);
-            const void *x = at(qkv, b * T * s.row, s.bf);
+            const void *x = at(qkv, b * T * s.row, s.dt);
             struct mask_key key = {0};
             int drop = a->dropout.p > 0.0f;
 
             if (drop)
                 key = mask_key(&a->dropout, b, a->dropout.site + (uint32_t)h);
-            forward_head(at_w(out, (b * T * H + h) * D, s.bf), lse + task * T, at(x, h * D, s.bf),
-                         at(x, (H + g) * D, s.bf), at(x, (H + G + g) * D, s.bf), a,
+            forward_head(at_w(out, (b * T * H + h) * D, s.dt), lse + task * T, at(x, h * D, s.dt),
+                         at(x, (H + g) * D, s.dt), at(x, (H + G + g) * D, s.dt), a,
                          a->doc ? a->doc + b * T : NULL, drop ? &key : NULL, &f, &s);
         }
     }
@@ -268,11 +268,11 @@ static void row_dots(float *delta, const void *dout, const void *out, int64_t ro
                      const struct shape *s)
 {
     for (int64_t t = 0; t < s->T; t++) {
-        const void *x = at(dout, t * row, s->bf), *y = at(out, t * row, s->bf);
+        const void *x = at(dout, t * row, s->dt), *y = at(out, t * row, s->dt);
         vf sum = {0};
 
         for (int64_t d = 0; d < s->D; d += LANES)
-            sum += ldn(x, d, s->D, s->bf) * ldn(y, d, s->D, s->bf);
+            sum += ldn(x, d, s->D, s->dt) * ldn(y, d, s->D, s->dt);
         delta[t] = vf_sum(sum);
     }
     memset(delta + s->T, 0, (size_t)(s->Tp - s->T) * sizeof *delta);
@@ -283,7 +283,7 @@ static void store_rows(void *to, const float *from, const struct shape *s)
 {
     for (int64_t t = 0; t < s->T; t++)
         for (int64_t d = 0; d < s->D; d += LANES)
-            stn(at_w(to, t * s->row, s->bf), d, s->D, vf_load(from + t * s->Dp + d), s->bf);
+            stn(at_w(to, t * s->row, s->dt), d, s->D, vf_load(from + t * s->Dp + d), s->dt);
 }
 
 struct backward_call {
@@ -300,32 +300,32 @@ static void backward_group(const struct backward_call *c, int64_t b, int64_t g, 
     const struct ds_attention *a = c->a;
     int64_t H = a->H, G = a->G, D = a->D, T = a->T, drop = a->dropout.p > 0.0f;
     const int32_t *doc = a->doc ? a->doc + b * T : NULL;
-    const void *x = at(c->qkv, b * T * s->row, s->bf);
-    void *dx = at_w(c->dqkv, b * T * s->row, s->bf);
+    const void *x = at(c->qkv, b * T * s->row, s->dt);
+    void *dx = at_w(c->dqkv, b * T * s->row, s->dt);
     size_t bytes = (size_t)(s->Tp * s->Dp) * sizeof(float);
 
-    pack_transposed(w->kt, at(x, (H + g) * D, s->bf), s->row, s);
-    pack_transposed(w->vt, at(x, (H + G + g) * D, s->bf), s->row, s);
-    pack_tokens(w->k, at(x, (H + g) * D, s->bf), s->row, s);
+    pack_transposed(w->kt, at(x, (H + g) * D, s->dt), s->row, s);
+    pack_transposed(w->vt, at(x, (H + G + g) * D, s->dt), s->row, s);
+    pack_tokens(w->k, at(x, (H + g) * D, s->dt), s->row, s);
     memset(w->dk, 0, bytes);
     memset(w->dv, 0, bytes);
     for (int64_t h = g * (H / G); h < (g + 1) * (H / G); h++) {
-        const void *dout = at(c->dout, (b * T * H + h) * D, s->bf);
+        const void *dout = at(c->dout, (b * T * H + h) * D, s->dt);
         struct mask_key key = {0};
 
         if (drop)
             key = mask_key(&a->dropout, b, a->dropout.site + (uint32_t)h);
-        pack_rows(w->q, at(x, h * D, s->bf), s->row, s);
-        pack_tokens(w->qq, at(x, h * D, s->bf), s->row, s);
+        pack_rows(w->q, at(x, h * D, s->dt), s->row, s);
+        pack_tokens(w->qq, at(x, h * D, s->dt), s->row, s);
         pack_rows(w->dout, dout, H * D, s);
         pack_tokens(w->dd, dout, H * D, s);
-        row_dots(w->delta, dout, at(c->out, (b * T * H + h) * D, s->bf), H * D, s);
+        row_dots(w->delta, dout, at(c->out, (b * T * H + h) * D, s->dt), H * D, s);
         memset(w->dq, 0, bytes);
         backward_head(w, c->lse + (b * H + h) * T, a, doc, drop ? &key : NULL, s);
-        store_rows(at_w(dx, h * D, s->bf), w->dq, s);
+        store_rows(at_w(dx, h * D, s->dt), w->dq, s);
     }
-    store_rows(at_w(dx, (H + g) * D, s->bf), w->dk, s);
-    store_rows(at_w(dx, (H + G + g) * D, s->bf), w->dv, s);
+    store_rows(at_w(dx, (H + g) * D, s->dt), w->dk, s);
+    store_rows(at_w(dx, (H + G + g) * D, s->dt), w->dv, s);
 }
 
 void K(attention_bwd)(void *dqkv, const void *dout, const void *qkv, const void *out,

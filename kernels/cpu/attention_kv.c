@@ -4,36 +4,17 @@
 
 #define KEYS 64 /* keys whose scores are held at once */
 
-/* LANES elements of a cache row as floats */
-INLINE vf cached(const void *p, int64_t i, int64_t n, enum ds_dtype t)
+static void append(void *cache, const void *x, int64_t D, enum ds_dtype t, enum ds_dtype dt)
 {
-    vf v = {0};
-
-    if (t != DS_F16)
-        return ldn(p, i, n, t == DS_BF16);
-    for (int64_t j = 0; j < LANES && i + j < n; j++)
-        v[j] = (float)((const _Float16 *)p)[i + j];
-    return v;
-}
-
-static void append(void *cache, const void *x, int64_t D, enum ds_dtype t, int bf)
-{
-    for (int64_t d = 0; d < D; d += LANES) {
-        vf v = ldn(x, d, D, bf);
-
-        if (t != DS_F16)
-            stn(cache, d, D, v, t == DS_BF16);
-        else
-            for (int64_t j = 0; j < LANES && d + j < D; j++)
-                ((_Float16 *)cache)[d + j] = (_Float16)v[j];
-    }
+    for (int64_t d = 0; d < D; d += LANES)
+        stn(cache, d, D, ldn(x, d, D, dt), t);
 }
 
 /* o (D) = softmax(scale q k^T) v over n keys */
 static void attend(float *o, const void *q, const char *k, const char *v, int64_t n, int64_t D,
-                   float scale, enum ds_dtype t, int bf)
+                   float scale, enum ds_dtype t, enum ds_dtype dt)
 {
-    int64_t bytes = D * (int64_t)ds_dtype_bytes(t);
+    int64_t bytes = width(D, t);
     float max = -1e30f, sum = 0.0f;
 
     memset(o, 0, (size_t)D * sizeof *o);
@@ -45,7 +26,7 @@ static void attend(float *o, const void *q, const char *k, const char *v, int64_
             vf s = {0};
 
             for (int64_t d = 0; d < D; d += LANES)
-                s += ldn(q, d, D, bf) * cached(k + (j0 + j) * bytes, d, D, t);
+                s += ldn(q, d, D, dt) * ldn(k + (j0 + j) * bytes, d, D, t);
             p[j] = vf_sum(s) * scale;
             top = p[j] > top ? p[j] : top;
         }
@@ -59,7 +40,7 @@ static void attend(float *o, const void *q, const char *k, const char *v, int64_
 
             sum += e;
             for (int64_t d = 0; d < D; d += LANES)
-                stn(o, d, D, ldn(o, d, D, 0) + cached(v + (j0 + j) * bytes, d, D, t) * e, 0);
+                stn(o, d, D, ldn(o, d, D, DS_F32) + ldn(v + (j0 + j) * bytes, d, D, t) * e, DS_F32);
         }
     }
     for (int64_t d = 0; d < D; d++)
@@ -71,15 +52,14 @@ void K(attention_kv)(void *out, const void *qkv, const struct ds_attention *a, s
 {
     int64_t B = a->B, H = a->H, G = a->G, D = a->D, T = a->T, row = (H + 2 * G) * D;
     int64_t size = (int64_t)ds_dtype_bytes(kv->dtype), pad = (D + 15) / 16 * 16;
-    int bf = dt == DS_BF16;
 
     for (int64_t x = 0; x < B * G * T; x++) {
         int64_t b = x / (G * T), g = x / T % G, t = x % T;
         int64_t slot = ((b * G + g) * kv->max + kv->past + t) * D * size;
-        const void *from = at(qkv, (b * T + t) * row, bf);
+        const void *from = at(qkv, (b * T + t) * row, dt);
 
-        append((char *)kv->k + slot, at(from, (H + g) * D, bf), D, kv->dtype, bf);
-        append((char *)kv->v + slot, at(from, (H + G + g) * D, bf), D, kv->dtype, bf);
+        append((char *)kv->k + slot, at(from, (H + g) * D, dt), D, kv->dtype, dt);
+        append((char *)kv->v + slot, at(from, (H + G + g) * D, dt), D, kv->dtype, dt);
     }
 #pragma omp parallel for schedule(dynamic, 1) if (B * H * T * (kv->past + T) * D > TEAM_MIN)
     for (int64_t x = 0; x < B * T * H; x++) {
@@ -87,9 +67,9 @@ void K(attention_kv)(void *out, const void *qkv, const struct ds_attention *a, s
         int64_t head = (b * G + g) * kv->max * D * size;
         float *o = (float *)work + omp_get_thread_num() * pad;
 
-        attend(o, at(qkv, (b * T + t) * row + h * D, bf), (char *)kv->k + head,
-               (char *)kv->v + head, kv->past + t + 1, D, a->scale, kv->dtype, bf);
+        attend(o, at(qkv, (b * T + t) * row + h * D, dt), (char *)kv->k + head,
+               (char *)kv->v + head, kv->past + t + 1, D, a->scale, kv->dtype, dt);
         for (int64_t d = 0; d < D; d += LANES)
-            stn(at_w(out, x * D, bf), d, D, ldn(o, d, D, 0), bf);
+            stn(at_w(out, x * D, dt), d, D, ldn(o, d, D, DS_F32), dt);
     }
 }

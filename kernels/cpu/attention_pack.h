@@ -21,14 +21,15 @@ struct shape {
     int64_t T, D, Tp, Dp;
     int64_t De;  /* elements of a row of D: D, or D / 2 rounded up with pairs */
     int64_t row; /* numbers between tokens of qkv */
-    int bf, pairs;
+    enum ds_dtype dt;
+    int pairs;
 };
 
 static inline struct shape shape_of(const struct ds_attention *a, enum ds_dtype dt)
 {
-    struct shape s = {.T = a->T, .D = a->D, .bf = dt == DS_BF16};
+    struct shape s = {.T = a->T, .D = a->D, .dt = dt};
 
-    s.pairs = PAIRS_POSSIBLE && s.bf;
+    s.pairs = PAIRS_POSSIBLE && dt == DS_BF16;
     s.Tp = (a->T + BLOCK - 1) / BLOCK * BLOCK;
     s.Dp = (a->D + LANES - 1) / LANES * LANES;
     s.De = s.pairs ? (a->D + 1) / 2 : a->D;
@@ -37,7 +38,7 @@ static inline struct shape shape_of(const struct ds_attention *a, enum ds_dtype 
 }
 
 /* Element e of a row of n numbers: the number, or a pair of bf16 */
-INLINE uint32_t element(const void *p, int64_t e, int64_t n, int bf, int pairs)
+INLINE uint32_t element(const void *p, int64_t e, int64_t n, enum ds_dtype dt, int pairs)
 {
     uint32_t u;
 
@@ -46,7 +47,7 @@ INLINE uint32_t element(const void *p, int64_t e, int64_t n, int bf, int pairs)
 
         return h[2 * e] | (2 * e + 1 < n ? (uint32_t)h[2 * e + 1] << 16 : 0);
     }
-    float f = ld1(p, e, bf);
+    float f = ld1(p, e, dt);
 
     memcpy(&u, &f, sizeof u);
     return u;
@@ -59,7 +60,7 @@ static inline void pack_transposed(uint32_t *to, const void *x, int64_t row, con
         for (int64_t e = 0; e < s->De; e++)
             for (int64_t t = t0; t < t0 + 16; t++)
                 to[e * s->Tp + t] =
-                    t < s->T ? element(at(x, t * row, s->bf), e, s->D, s->bf, s->pairs) : 0;
+                    t < s->T ? element(at(x, t * row, s->dt), e, s->D, s->dt, s->pairs) : 0;
 }
 
 /* to (Tp, De) = rows (T, D): the left operand of a product over D */
@@ -67,7 +68,7 @@ static inline void pack_rows(uint32_t *to, const void *x, int64_t row, const str
 {
     for (int64_t t = 0; t < s->T; t++)
         for (int64_t e = 0; e < s->De; e++)
-            to[t * s->De + e] = element(at(x, t * row, s->bf), e, s->D, s->bf, s->pairs);
+            to[t * s->De + e] = element(at(x, t * row, s->dt), e, s->D, s->dt, s->pairs);
     memset(to + s->T * s->De, 0, (size_t)((s->Tp - s->T) * s->De) * sizeof *to);
 }
 
@@ -79,7 +80,7 @@ static inline void pack_tokens(uint32_t *to, const void *x, int64_t row, const s
 
     memset(to, 0, (size_t)(rows * s->Dp) * sizeof *to);
     for (int64_t t = 0; t < s->T; t++) {
-        const void *from = at(x, t * row, s->bf);
+        const void *from = at(x, t * row, s->dt);
 
         if (s->pairs) {
             uint16_t *h = (uint16_t *)(to + t / 2 * s->Dp) + t % 2;
@@ -88,7 +89,7 @@ static inline void pack_tokens(uint32_t *to, const void *x, int64_t row, const s
                 h[2 * d] = ((const uint16_t *)from)[d];
         } else {
             for (int64_t d = 0; d < s->D; d += LANES)
-                stn(to + t * s->Dp, d, s->D, ldn(from, d, s->D, s->bf), 0);
+                stn(to + t * s->Dp, d, s->D, ldn(from, d, s->D, s->dt), DS_F32);
         }
     }
 }
@@ -101,7 +102,7 @@ static inline const uint32_t *block_rows(uint32_t *to, const float *p, int pairs
     if (!pairs)
         return (const uint32_t *)p;
     for (int64_t i = 0; i < BLOCK * BLOCK; i += LANES)
-        st(to, i, vf_load(p + i), 1);
+        st(to, i, vf_load(p + i), DS_BF16);
     return to;
 }
 

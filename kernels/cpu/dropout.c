@@ -8,7 +8,7 @@
 
 /* y = x * mask (+ res) over the elements [lo, hi) of one sample; lo is a multiple of BLOCK */
 INLINE void span(void *y, const void *x, const void *res, int64_t lo, int64_t hi,
-                 const struct mask_key *key, int bf)
+                 const struct mask_key *key, enum ds_dtype dt)
 {
     for (int64_t e = lo; e < hi; e += BLOCK) {
         vu word[4] = {{0}};
@@ -17,19 +17,19 @@ INLINE void span(void *y, const void *x, const void *res, int64_t lo, int64_t hi
             philox_words(key, (uint32_t)(e / 4), word);
         for (int j = 0; j < 4 && e + j * LANES < hi; j++) {
             int64_t i = e + j * LANES;
-            vf v = ldn(x, i, hi, bf);
+            vf v = ldn(x, i, hi, dt);
 
             if (key)
                 v *= mask_factor(key, word[j]);
             if (res)
-                v += ldn(res, i, hi, bf);
-            stn(y, i, hi, v, bf);
+                v += ldn(res, i, hi, dt);
+            stn(y, i, hi, v, dt);
         }
     }
 }
 
 static void samples(void *y, const void *x, const void *res, int64_t B, int64_t n,
-                    const struct ds_dropout *d, int bf)
+                    const struct ds_dropout *d, enum ds_dtype dt)
 {
 #pragma omp parallel if (B * n > TEAM_MIN)
     {
@@ -38,16 +38,13 @@ static void samples(void *y, const void *x, const void *res, int64_t B, int64_t 
         team_span(n, BLOCK, &lo, &hi);
         for (int64_t b = 0; b < B; b++) {
             struct mask_key k = {0}, *key = NULL;
-            const void *r = res ? at(res, b * n, bf) : NULL;
+            const void *r = res ? at(res, b * n, dt) : NULL;
 
             if (d && d->p > 0.0f) {
                 k = mask_key(d, b, d->site);
                 key = &k;
             }
-            if (bf)
-                span(at_w(y, b * n, 1), at(x, b * n, 1), r, lo, hi, key, 1);
-            else
-                span(at_w(y, b * n, 0), at(x, b * n, 0), r, lo, hi, key, 0);
+            BY_TYPE(dt, span, at_w(y, b * n, dt), at(x, b * n, dt), r, lo, hi, key);
         }
     }
 }
@@ -55,11 +52,11 @@ static void samples(void *y, const void *x, const void *res, int64_t B, int64_t 
 void K(dropout_add_fwd)(void *y, const void *x, const void *res, int64_t B, int64_t T, int64_t C,
                         const struct ds_dropout *d, enum ds_dtype dt, struct ds_stream *stream)
 {
-    samples(y, x, res, B, T * C, d, dt == DS_BF16);
+    samples(y, x, res, B, T * C, d, dt);
 }
 
 void K(dropout_bwd)(void *dx, const void *dy, int64_t B, int64_t T, int64_t C,
                     const struct ds_dropout *d, enum ds_dtype dt, struct ds_stream *stream)
 {
-    samples(dx, dy, NULL, B, T * C, d, dt == DS_BF16);
+    samples(dx, dy, NULL, B, T * C, d, dt);
 }

@@ -2,8 +2,8 @@
  * of 3.x, which differ in how a primitive is described.
  *
  * A plan is one or two primitives (beta 0, and beta 1 as a sum post-op) made for one thread count;
- * the scratch is the caller's. Where bf16 products are not native the operands are widened to fp32
- * in that scratch, multiplied there, and the result is rounded once. */
+ * the scratch is the caller's. Operands in f16, and in bf16 where its products are not native, are
+ * widened to fp32 in that scratch, multiplied there, and the result is rounded once. */
 #include <dnnl.h>
 #include <omp.h>
 #include <stdarg.h>
@@ -113,9 +113,10 @@ static int check(const struct ds_matmul *m, char why[256])
             "least 1",
             (long long)m->m, (long long)m->k, (long long)m->k, (long long)m->n,
             (long long)m->batch);
-    if ((m->ab != DS_F32 && m->ab != DS_BF16) || (m->c != DS_F32 && m->c != m->ab))
-        return refuse(
-            why, "matrix product: operands must be f32 or bf16 and the result f32 or the same");
+    if ((m->ab != DS_F32 && m->ab != DS_BF16 && m->ab != DS_F16) ||
+        (m->c != DS_F32 && m->c != m->ab))
+        return refuse(why, "matrix product: operands must be f32, bf16 or f16 and the result f32 "
+                           "or the same");
     if (m->lda < (m->ta ? m->m : m->k) || m->ldb < (m->tb ? m->k : m->n) || m->ldc < m->n)
         return refuse(why, "matrix product: a row stride is shorter than its row");
     return 0;
@@ -239,8 +240,7 @@ static dnnl_status_t make_primitives(struct ds_plan *p, dnnl_engine_t engine)
 {
     const struct ds_matmul *m = &p->product;
     dnnl_memory_desc_t md[4] = {0};
-    int bias = m->epilogue == DS_EPI_BIAS,
-        two = m->accumulate && !(p->emulated && p->want.c == DS_BF16);
+    int bias = m->epilogue == DS_EPI_BIAS, two = m->accumulate != 0;
     dnnl_status_t s = describe(&md[OP_A], m->batch, m->m, m->k, m->stride_a, m->ta ? 1 : m->lda,
                                m->ta ? m->lda : 1, m->ab);
 
@@ -274,7 +274,7 @@ static dnnl_status_t make_primitives(struct ds_plan *p, dnnl_engine_t engine)
     return s;
 }
 
-/* --- bf16 through fp32 --- */
+/* --- 16 bits through fp32 --- */
 
 static size_t room(int64_t elements)
 {
@@ -290,7 +290,7 @@ static void emulate(struct ds_plan *p)
     p->emulated = 1;
     m->ab = DS_F32;
     m->lda = m->ldb = m->stride_a = m->stride_b = 0;
-    if (m->c == DS_BF16) {
+    if (m->c != DS_F32) {
         m->c = DS_F32;
         m->ldc = m->stride_c = 0;
     }
@@ -300,7 +300,7 @@ static void emulate(struct ds_plan *p)
     p->at[OP_B] = at;
     at += room(m->batch * m->k * m->n);
     p->at[OP_C] = at;
-    at += p->want.c == DS_BF16 ? room(m->batch * m->m * m->n) : 0;
+    at += p->want.c != DS_F32 ? room(m->batch * m->m * m->n) : 0;
     p->at[OP_BIAS] = at;
     p->scratch = 0;
 }
@@ -311,55 +311,45 @@ static size_t emulated_bytes(const struct ds_plan *p)
                        : 0;
 }
 
-static float widen(uint16_t h)
+/* Rows of all batch members, `row` and `stride` elements apart, to a dense fp32 array */
+static void widen_rows(float *to, const void *x, enum ds_dtype t, int64_t batch, int64_t rows,
+                       int64_t cols, int64_t stride, int64_t row)
 {
-    uint32_t u = (uint32_t)h << 16;
-    float f;
+    int64_t size = (int64_t)ds_dtype_bytes(t);
 
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
-static uint16_t narrow(float f)
-{
-    uint32_t u;
-
-    memcpy(&u, &f, sizeof u);
-    return (uint16_t)(f != f ? (u >> 16) | 0x40 : (u + 0x7fff + ((u >> 16) & 1)) >> 16);
-}
-
-/* Stored rows of all batch members to a dense fp32 array */
-static void widen_rows(float *to, const uint16_t *x, int64_t batch, int64_t rows, int64_t cols,
-                       int64_t stride, int64_t row)
-{
-#pragma omp parallel for collapse(2)
+    if (row == cols) { /* in one piece */
+        cols *= rows;
+        rows = 1;
+    }
+#pragma omp parallel for collapse(2) if (batch * rows > 1)
     for (int64_t b = 0; b < batch; b++)
-        for (int64_t r = 0; r < rows; r++) {
-#pragma omp simd
-            for (int64_t c = 0; c < cols; c++)
-                to[(b * rows + r) * cols + c] = widen(x[b * stride + r * row + c]);
-        }
+        for (int64_t r = 0; r < rows; r++)
+            kernels_cpu.cast(to + (b * rows + r) * cols, DS_F32,
+                             (const char *)x + (b * stride + r * row) * size, t, cols, NULL);
 }
 
-static void round_rows(uint16_t *c, const float *x, const struct ds_matmul *m, float beta)
+/* And back */
+static void round_rows(void *y, enum ds_dtype t, const float *from, int64_t batch, int64_t rows,
+                       int64_t cols, int64_t stride, int64_t row)
 {
-#pragma omp parallel for collapse(2)
-    for (int64_t b = 0; b < m->batch; b++)
-        for (int64_t r = 0; r < m->m; r++) {
-            uint16_t *to = c + b * m->stride_c + r * m->ldc;
-            const float *from = x + (b * m->m + r) * m->n;
+    int64_t size = (int64_t)ds_dtype_bytes(t);
 
-#pragma omp simd
-            for (int64_t j = 0; j < m->n; j++)
-                to[j] = narrow(beta == 0.0f ? from[j] : from[j] + beta * widen(to[j]));
-        }
+    if (row == cols) {
+        cols *= rows;
+        rows = 1;
+    }
+#pragma omp parallel for collapse(2) if (batch * rows > 1)
+    for (int64_t b = 0; b < batch; b++)
+        for (int64_t r = 0; r < rows; r++)
+            kernels_cpu.cast((char *)y + (b * stride + r * row) * size, t,
+                             from + (b * rows + r) * cols, DS_F32, cols, NULL);
 }
 
 /* --- the table --- */
 
 static const struct ds_plan *add_plan(struct ds_plans *t, struct ds_plan *p, char why[256])
 {
-    int native = p->want.ab != DS_BF16 || kernels_cpu_bf16_native();
+    int native = p->want.ab == DS_F32 || (p->want.ab == DS_BF16 && kernels_cpu_bf16_native());
     dnnl_status_t s = dnnl_unimplemented;
 
     if (t->count == t->room) {
@@ -375,7 +365,7 @@ static const struct ds_plan *add_plan(struct ds_plans *t, struct ds_plan *p, cha
     }
     if (native)
         s = make_primitives(p, t->engine);
-    if (s != dnnl_success && p->want.ab == DS_BF16) {
+    if (s != dnnl_success && p->want.ab != DS_F32) {
         emulate(p);
         s = make_primitives(p, t->engine);
     }
@@ -444,28 +434,31 @@ int matmul_run(const struct ds_plan *p, const void *a, const void *b, void *c, c
     const struct ds_matmul *w = &p->want;
     char *scratch = (char *)(((uintptr_t)work + 63) / 64 * 64);
     const void *ptr[OPERANDS] = {a, b, c, bias, scratch + emulated_bytes(p)};
-    int round = p->emulated && w->c == DS_BF16;
+    int round = p->emulated && w->c != DS_F32;
+    float *sum = NULL;
 
     if ((beta != 0.0f && beta != 1.0f) || (beta != 0.0f && !w->accumulate) ||
         omp_get_max_threads() != p->threads)
         return -1;
     if (!p->emulated)
         return execute(p, beta != 0.0f, ptr);
-    widen_rows((float *)(scratch + p->at[OP_A]), a, w->batch, w->ta ? w->k : w->m,
+    widen_rows((float *)(scratch + p->at[OP_A]), a, w->ab, w->batch, w->ta ? w->k : w->m,
                w->ta ? w->m : w->k, w->stride_a, w->lda);
-    widen_rows((float *)(scratch + p->at[OP_B]), b, w->batch, w->tb ? w->n : w->k,
+    widen_rows((float *)(scratch + p->at[OP_B]), b, w->ab, w->batch, w->tb ? w->n : w->k,
                w->tb ? w->k : w->n, w->stride_b, w->ldb);
     ptr[OP_A] = scratch + p->at[OP_A];
     ptr[OP_B] = scratch + p->at[OP_B];
     if (w->epilogue == DS_EPI_BIAS) {
-        widen_rows((float *)(scratch + p->at[OP_BIAS]), bias, 1, 1, w->n, 0, w->n);
+        widen_rows((float *)(scratch + p->at[OP_BIAS]), bias, w->ab, 1, 1, w->n, 0, w->n);
         ptr[OP_BIAS] = scratch + p->at[OP_BIAS];
     }
     if (round)
-        ptr[OP_C] = scratch + p->at[OP_C];
-    if (execute(p, beta != 0.0f && !round, ptr))
+        ptr[OP_C] = sum = (float *)(scratch + p->at[OP_C]);
+    if (round && beta != 0.0f)
+        widen_rows(sum, c, w->c, w->batch, w->m, w->n, w->stride_c, w->ldc);
+    if (execute(p, beta != 0.0f, ptr))
         return -1;
     if (round)
-        round_rows(c, ptr[OP_C], w, beta);
+        round_rows(c, w->c, sum, w->batch, w->m, w->n, w->stride_c, w->ldc);
     return 0;
 }

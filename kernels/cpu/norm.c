@@ -24,102 +24,91 @@ static void add_partials(float *g, float beta, const float *part, int64_t blocks
                          int64_t C)
 {
     for (int64_t c = 0; c < C; c += LANES) {
-        vf s = ldn(part, c, C, 0);
+        vf s = ldn(part, c, C, DS_F32);
 
         for (int64_t k = 1; k < blocks; k++)
-            s += ldn(part + k * stride, c, C, 0);
+            s += ldn(part + k * stride, c, C, DS_F32);
         if (beta != 0.0f)
-            s += ldn(g, c, C, 0) * beta;
-        stn(g, c, C, s, 0);
+            s += ldn(g, c, C, DS_F32) * beta;
+        stn(g, c, C, s, DS_F32);
     }
 }
 
-INLINE float row_sum(const void *x, int64_t C, int bf)
+INLINE float row_sum(const void *x, int64_t C, enum ds_dtype dt)
 {
     vf s0 = {0}, s1 = {0};
     int64_t c = 0;
 
     for (; c + 2 * LANES <= C; c += 2 * LANES) {
-        s0 += ld(x, c, bf);
-        s1 += ld(x, c + LANES, bf);
+        s0 += ld(x, c, dt);
+        s1 += ld(x, c + LANES, dt);
     }
     for (; c < C; c += LANES)
-        s0 += ldn(x, c, C, bf);
+        s0 += ldn(x, c, C, dt);
     return vf_sum(s0 + s1);
 }
 
 /* sum of (x - mean)^2 */
-INLINE float row_square(const void *x, float mean, int64_t C, int bf)
+INLINE float row_square(const void *x, float mean, int64_t C, enum ds_dtype dt)
 {
     vf s0 = {0}, s1 = {0};
     int64_t c = 0;
 
     for (; c + 2 * LANES <= C; c += 2 * LANES) {
-        vf d0 = ld(x, c, bf) - mean, d1 = ld(x, c + LANES, bf) - mean;
+        vf d0 = ld(x, c, dt) - mean, d1 = ld(x, c + LANES, dt) - mean;
 
         s0 += d0 * d0;
         s1 += d1 * d1;
     }
     for (; c < C; c += LANES) {
-        vf d = (vf)((vi)(ldn(x, c, C, bf) - mean) & lanes_below(c, C));
+        vf d = (vf)((vi)(ldn(x, c, C, dt) - mean) & lanes_below(c, C));
 
         s0 += d * d;
     }
     return vf_sum(s0 + s1);
 }
 
-INLINE void layernorm_rows(void *y, float *mean, float *rstd, const void *x, const void *w,
-                           const void *b, int64_t N, int64_t C, float eps, int bf)
+INLINE void layernorm_row(void *y, float *mean, float *rstd, const void *x, const void *w,
+                          const void *b, int64_t C, float eps, enum ds_dtype dt)
 {
-#pragma omp parallel for if (N * C > TEAM_MIN)
-    for (int64_t n = 0; n < N; n++) {
-        const void *row = at(x, n * C, bf);
-        void *out = at_w(y, n * C, bf);
-        float m = row_sum(row, C, bf) / (float)C;
-        float r = 1.0f / sqrtf(row_square(row, m, C, bf) / (float)C + eps);
+    float m = row_sum(x, C, dt) / (float)C;
+    float r = 1.0f / sqrtf(row_square(x, m, C, dt) / (float)C + eps);
 
-        for (int64_t c = 0; c < C; c += LANES) {
-            vf v = (ldn(row, c, C, bf) - m) * r * ldn(w, c, C, bf);
+    for (int64_t c = 0; c < C; c += LANES) {
+        vf v = (ldn(x, c, C, dt) - m) * r * ldn(w, c, C, dt);
 
-            stn(out, c, C, b ? v + ldn(b, c, C, bf) : v, bf);
-        }
-        mean[n] = m;
-        rstd[n] = r;
+        stn(y, c, C, b ? v + ldn(b, c, C, dt) : v, dt);
     }
+    *mean = m;
+    *rstd = r;
 }
 
 void K(layernorm_fwd)(void *y, float *mean, float *rstd, const void *x, const void *w,
                       const void *b, int64_t N, int64_t C, float eps, enum ds_dtype dt,
                       struct ds_stream *stream)
 {
-    if (dt == DS_BF16)
-        layernorm_rows(y, mean, rstd, x, w, b, N, C, eps, 1);
-    else
-        layernorm_rows(y, mean, rstd, x, w, b, N, C, eps, 0);
+#pragma omp parallel for if (N * C > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++)
+        BY_TYPE(dt, layernorm_row, at_w(y, n * C, dt), mean + n, rstd + n, at(x, n * C, dt), w, b,
+                C, eps);
 }
 
-INLINE void rmsnorm_rows(void *y, float *rstd, const void *x, const void *w, int64_t N, int64_t C,
-                         float eps, int bf)
+INLINE void rmsnorm_row(void *y, float *rstd, const void *x, const void *w, int64_t C, float eps,
+                        enum ds_dtype dt)
 {
-#pragma omp parallel for if (N * C > TEAM_MIN)
-    for (int64_t n = 0; n < N; n++) {
-        const void *row = at(x, n * C, bf);
-        void *out = at_w(y, n * C, bf);
-        float r = 1.0f / sqrtf(row_square(row, 0.0f, C, bf) / (float)C + eps);
+    float r = 1.0f / sqrtf(row_square(x, 0.0f, C, dt) / (float)C + eps);
 
-        for (int64_t c = 0; c < C; c += LANES)
-            stn(out, c, C, ldn(row, c, C, bf) * r * ldn(w, c, C, bf), bf);
-        rstd[n] = r;
-    }
+    for (int64_t c = 0; c < C; c += LANES)
+        stn(y, c, C, ldn(x, c, C, dt) * r * ldn(w, c, C, dt), dt);
+    *rstd = r;
 }
 
 void K(rmsnorm_fwd)(void *y, float *rstd, const void *x, const void *w, int64_t N, int64_t C,
                     float eps, enum ds_dtype dt, struct ds_stream *stream)
 {
-    if (dt == DS_BF16)
-        rmsnorm_rows(y, rstd, x, w, N, C, eps, 1);
-    else
-        rmsnorm_rows(y, rstd, x, w, N, C, eps, 0);
+#pragma omp parallel for if (N * C > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++)
+        BY_TYPE(dt, rmsnorm_row, at_w(y, n * C, dt), rstd + n, at(x, n * C, dt), w, C, eps);
 }
 
 /* What backward of either norm reads and writes; mean NULL is RMSNorm. */
@@ -133,38 +122,39 @@ struct backward {
 
 /* One row: with h = (x - mean) rstd and d = dy w,
  *   dx = rstd (d - mean(d) - h mean(d h)), where RMSNorm lacks mean(d); dw += dy h; db += dy. */
-INLINE void backward_row(const struct backward *a, int64_t n, float *dw, float *db, int bf)
+INLINE void backward_row(const struct backward *a, int64_t n, float *dw, float *db,
+                         enum ds_dtype dt)
 {
-    const void *x = at(a->x, n * a->C, bf), *dy = at(a->dy, n * a->C, bf);
+    const void *x = at(a->x, n * a->C, dt), *dy = at(a->dy, n * a->C, dt);
     float m = a->mean ? a->mean[n] : 0.0f, r = a->rstd[n], md, mdh;
     vf sd = {0}, sdh = {0};
     int64_t C = a->C;
 
     for (int64_t c = 0; c < C; c += LANES) {
-        vf g = ldn(dy, c, C, bf), h = (ldn(x, c, C, bf) - m) * r, d = g * ldn(a->w, c, C, bf);
+        vf g = ldn(dy, c, C, dt), h = (ldn(x, c, C, dt) - m) * r, d = g * ldn(a->w, c, C, dt);
 
         sd += d;
         sdh += d * h; /* lanes beyond C: d is 0 */
         if (dw)
-            stn(dw, c, C, ldn(dw, c, C, 0) + g * h, 0);
+            stn(dw, c, C, ldn(dw, c, C, DS_F32) + g * h, DS_F32);
         if (db)
-            stn(db, c, C, ldn(db, c, C, 0) + g, 0);
+            stn(db, c, C, ldn(db, c, C, DS_F32) + g, DS_F32);
     }
     if (!a->dx)
         return;
     md = a->mean ? vf_sum(sd) / (float)C : 0.0f;
     mdh = vf_sum(sdh) / (float)C;
     for (int64_t c = 0; c < C; c += LANES) {
-        vf h = (ldn(x, c, C, bf) - m) * r, d = ldn(dy, c, C, bf) * ldn(a->w, c, C, bf);
-        void *dx = at_w(a->dx, n * C, bf);
+        vf h = (ldn(x, c, C, dt) - m) * r, d = ldn(dy, c, C, dt) * ldn(a->w, c, C, dt);
+        void *dx = at_w(a->dx, n * C, dt);
         vf v = (d - md - h * mdh) * r;
 
-        stn(dx, c, C, a->dx_add ? v + ldn(dx, c, C, bf) : v, bf);
+        stn(dx, c, C, a->dx_add ? v + ldn(dx, c, C, dt) : v, dt);
     }
 }
 
 /* Row blocks of backward; part (blocks, 2, C): dw then db of each block */
-INLINE void backward_rows(const struct backward *a, float *part, int bf)
+static void backward_rows(const struct backward *a, float *part, enum ds_dtype dt)
 {
     int64_t blocks = row_blocks(a->N), C = a->C;
 
@@ -178,7 +168,7 @@ INLINE void backward_rows(const struct backward *a, float *part, int bf)
         if (db)
             memset(db, 0, (size_t)C * sizeof *db);
         for (int64_t n = a->N * k / blocks; n < a->N * (k + 1) / blocks; n++)
-            backward_row(a, n, dw, db, bf);
+            BY_TYPE(dt, backward_row, a, n, dw, db);
     }
 }
 
@@ -188,10 +178,7 @@ void K(layernorm_bwd)(void *dx, int dx_add, float *dw, float *db, float beta, co
 {
     struct backward a = {dx, dx_add, dw != NULL, db != NULL, dy, x, w, mean, rstd, N, C};
 
-    if (dt == DS_BF16)
-        backward_rows(&a, work, 1);
-    else
-        backward_rows(&a, work, 0);
+    backward_rows(&a, work, dt);
     if (dw)
         add_partials(dw, beta, work, row_blocks(N), 2 * C, C);
     if (db)
@@ -204,16 +191,14 @@ void K(rmsnorm_bwd)(void *dx, int dx_add, float *dw, float beta, const void *dy,
 {
     struct backward a = {dx, dx_add, dw != NULL, 0, dy, x, w, NULL, rstd, N, C};
 
-    if (dt == DS_BF16)
-        backward_rows(&a, work, 1);
-    else
-        backward_rows(&a, work, 0);
+    backward_rows(&a, work, dt);
     if (dw)
         add_partials(dw, beta, work, row_blocks(N), 2 * C, C);
 }
 
 /* Sum over the rows [lo, hi) of dy, four vectors of columns at a time */
-INLINE void column_sums(float *part, const void *dy, int64_t lo, int64_t hi, int64_t C, int bf)
+INLINE void column_sums(float *part, const void *dy, int64_t lo, int64_t hi, int64_t C,
+                        enum ds_dtype dt)
 {
     int64_t c = 0;
 
@@ -222,7 +207,7 @@ INLINE void column_sums(float *part, const void *dy, int64_t lo, int64_t hi, int
 
         for (int64_t n = lo; n < hi; n++)
             for (int j = 0; j < 4; j++)
-                s[j] += ld(dy, n * C + c + j * LANES, bf);
+                s[j] += ld(dy, n * C + c + j * LANES, dt);
         for (int j = 0; j < 4; j++)
             vf_store(part + c + j * LANES, s[j]);
     }
@@ -230,8 +215,8 @@ INLINE void column_sums(float *part, const void *dy, int64_t lo, int64_t hi, int
         vf s = {0};
 
         for (int64_t n = lo; n < hi; n++)
-            s += ldn(at(dy, n * C, bf), c, C, bf);
-        stn(part, c, C, s, 0);
+            s += ldn(at(dy, n * C, dt), c, C, dt);
+        stn(part, c, C, s, DS_F32);
     }
 }
 
@@ -245,10 +230,7 @@ void K(bias_bwd)(float *db, float beta, const void *dy, int64_t N, int64_t C, en
     for (int64_t k = 0; k < blocks; k++) {
         int64_t lo = N * k / blocks, hi = N * (k + 1) / blocks;
 
-        if (dt == DS_BF16)
-            column_sums(part + k * C, dy, lo, hi, C, 1);
-        else
-            column_sums(part + k * C, dy, lo, hi, C, 0);
+        BY_TYPE(dt, column_sums, part + k * C, dy, lo, hi, C);
     }
     add_partials(db, beta, part, blocks, C, C);
 }

@@ -33,7 +33,7 @@ INLINE void put(float *p, int64_t i, int64_t hi, vf v, int stream)
     if (stream && LIKELY(hi - i >= LANES))
         vf_stream(p + i, v);
     else
-        stn(p, i, hi, v, 0);
+        stn(p, i, hi, v, DS_F32);
 }
 
 /* An optimizer is the step of LANES elements: new w, m and v from the old ones and g. The ones that it has no
@@ -95,11 +95,12 @@ INLINE void skip_step(vf *w, vf *m, vf *v, vf g, const struct hyper *h)
 }
 
 INLINE void span(const struct ds_update *a, const struct hyper *h, int64_t lo, int64_t hi, step_fn *step,
-                 int has_m, int has_v, int stream, int bf)
+                 int has_m, int has_v, int stream)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf w = ldn(a->w, i, hi, 0), g = a->g ? ldn(a->g, i, hi, 0) * h->scale : (vf){0};
-        vf m = has_m ? ldn(a->m, i, hi, 0) : (vf){0}, v = has_v ? ldn(a->v, i, hi, 0) : (vf){0};
+        vf w = ldn(a->w, i, hi, DS_F32), g = a->g ? ldn(a->g, i, hi, DS_F32) * h->scale : (vf){0};
+        vf m = has_m ? ldn(a->m, i, hi, DS_F32) : (vf){0};
+        vf v = has_v ? ldn(a->v, i, hi, DS_F32) : (vf){0};
 
         step(&w, &m, &v, g, h);
         if (has_m)
@@ -108,14 +109,14 @@ INLINE void span(const struct ds_update *a, const struct hyper *h, int64_t lo, i
             put(a->v2, i, hi, v, stream);
         put(a->w2, i, hi, w, stream);
         if (a->out)
-            stn(a->out, i, hi, w, bf);
+            stn(a->out, i, hi, w, a->dt);
     }
 }
 
-/* One loop for each type of the rounded weights, shared out over the team. */
+/* The loop, shared out over the team. */
 INLINE void over(const struct ds_update *a, const struct hyper *h, step_fn *step, int has_m, int has_v)
 {
-    int stream = may_stream(a), bf = a->dt == DS_BF16;
+    int stream = may_stream(a);
 
 #pragma omp parallel if (a->n > TEAM_MIN)
     {
@@ -123,11 +124,9 @@ INLINE void over(const struct ds_update *a, const struct hyper *h, step_fn *step
 
         team_span(a->n, 1024, &lo, &hi);
         if (h->skip)
-            span(a, h, lo, hi, skip_step, has_m, has_v, 0, bf);
-        else if (bf)
-            span(a, h, lo, hi, step, has_m, has_v, stream, 1);
+            span(a, h, lo, hi, skip_step, has_m, has_v, 0);
         else
-            span(a, h, lo, hi, step, has_m, has_v, stream, 0);
+            span(a, h, lo, hi, step, has_m, has_v, stream);
         if (stream)
             stream_end();
     }
@@ -239,8 +238,8 @@ static void lamb_block(double sum[2], const struct ds_update *a, const struct hy
     double total[2] = {0, 0};
 
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf w = ldn(a->w, i, hi, 0), g = ldn(a->g, i, hi, 0) * h->scale, m = ldn(a->m, i, hi, 0);
-        vf v = ldn(a->v, i, hi, 0), u;
+        vf w = ldn(a->w, i, hi, DS_F32), g = ldn(a->g, i, hi, DS_F32) * h->scale;
+        vf m = ldn(a->m, i, hi, DS_F32), v = ldn(a->v, i, hi, DS_F32), u;
 
         if (!h->skip) {
             m = g + (m - g) * h->beta1;
@@ -248,8 +247,8 @@ static void lamb_block(double sum[2], const struct ds_update *a, const struct hy
         }
         u = lamb_direction(w, m, v, h);
         u = vf_select(lanes_below(i, hi), u, (vf){0});
-        stn(a->m2, i, hi, m, 0);
-        stn(a->v2, i, hi, v, 0);
+        stn(a->m2, i, hi, m, DS_F32);
+        stn(a->v2, i, hi, v, DS_F32);
         for (int j = 0; j < LANES; j++) {
             total[0] += (double)w[j] * w[j];
             total[1] += (double)u[j] * u[j];

@@ -11,12 +11,12 @@ INLINE vf gelu_gate(vf x)
     return vf_sigmoid(x * GELU_A * (1.0f + GELU_B * x * x));
 }
 
-INLINE void gelu_span(void *y, const void *x, int64_t lo, int64_t hi, int bf)
+INLINE void gelu_span(void *y, const void *x, int64_t lo, int64_t hi, enum ds_dtype dt)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf v = ldn(x, i, hi, bf);
+        vf v = ldn(x, i, hi, dt);
 
-        stn(y, i, hi, v * gelu_gate(v), bf);
+        stn(y, i, hi, v * gelu_gate(v), dt);
     }
 }
 
@@ -27,20 +27,18 @@ void K(gelu_fwd)(void *y, const void *x, int64_t n, enum ds_dtype dt, struct ds_
         int64_t lo, hi;
 
         team_span(n, 1024, &lo, &hi);
-        if (dt == DS_BF16)
-            gelu_span(y, x, lo, hi, 1);
-        else
-            gelu_span(y, x, lo, hi, 0);
+        BY_TYPE(dt, gelu_span, y, x, lo, hi);
     }
 }
 
-INLINE void gelu_bwd_span(void *dx, const void *dy, const void *x, int64_t lo, int64_t hi, int bf)
+INLINE void gelu_bwd_span(void *dx, const void *dy, const void *x, int64_t lo, int64_t hi,
+                          enum ds_dtype dt)
 {
     for (int64_t i = lo; i < hi; i += LANES) {
-        vf v = ldn(x, i, hi, bf), g = gelu_gate(v);
+        vf v = ldn(x, i, hi, dt), g = gelu_gate(v);
         vf slope = g + v * g * (1.0f - g) * (GELU_A * (1.0f + 3.0f * GELU_B * v * v));
 
-        stn(dx, i, hi, ldn(dy, i, hi, bf) * slope, bf);
+        stn(dx, i, hi, ldn(dy, i, hi, dt) * slope, dt);
     }
 }
 
@@ -52,66 +50,56 @@ void K(gelu_bwd)(void *dx, const void *dy, const void *x, int64_t n, enum ds_dty
         int64_t lo, hi;
 
         team_span(n, 1024, &lo, &hi);
-        if (dt == DS_BF16)
-            gelu_bwd_span(dx, dy, x, lo, hi, 1);
-        else
-            gelu_bwd_span(dx, dy, x, lo, hi, 0);
+        BY_TYPE(dt, gelu_bwd_span, dx, dy, x, lo, hi);
     }
 }
 
-INLINE void swiglu_rows(void *y, const void *gu, int64_t N, int64_t F, int bf)
+INLINE void swiglu_row(void *y, const void *gu, int64_t F, enum ds_dtype dt)
 {
-#pragma omp parallel for if (N * F > TEAM_MIN)
-    for (int64_t n = 0; n < N; n++) {
-        const void *gate = at(gu, 2 * n * F, bf), *up = at(gu, (2 * n + 1) * F, bf);
+    const void *up = at(gu, F, dt);
 
-        for (int64_t f = 0; f < F; f += LANES) {
-            vf g = ldn(gate, f, F, bf);
+    for (int64_t f = 0; f < F; f += LANES) {
+        vf g = ldn(gu, f, F, dt);
 
-            stn(at_w(y, n * F, bf), f, F, g * vf_sigmoid(g) * ldn(up, f, F, bf), bf);
-        }
+        stn(y, f, F, g * vf_sigmoid(g) * ldn(up, f, F, dt), dt);
     }
 }
 
 void K(swiglu_fwd)(void *y, const void *gu, int64_t N, int64_t F, enum ds_dtype dt,
                    struct ds_stream *stream)
 {
-    if (dt == DS_BF16)
-        swiglu_rows(y, gu, N, F, 1);
-    else
-        swiglu_rows(y, gu, N, F, 0);
+#pragma omp parallel for if (N * F > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++)
+        BY_TYPE(dt, swiglu_row, at_w(y, n * F, dt), at(gu, 2 * n * F, dt), F);
 }
 
-INLINE void swiglu_bwd_rows(void *dgu, const void *dy, const void *gu, int64_t N, int64_t F, int bf)
+INLINE void swiglu_bwd_row(void *dgu, const void *dy, const void *gu, int64_t F, enum ds_dtype dt)
 {
-#pragma omp parallel for if (N * F > TEAM_MIN)
-    for (int64_t n = 0; n < N; n++) {
-        const void *gate = at(gu, 2 * n * F, bf), *up = at(gu, (2 * n + 1) * F, bf);
-        void *dgate = at_w(dgu, 2 * n * F, bf), *dup = at_w(dgu, (2 * n + 1) * F, bf);
+    const void *up = at(gu, F, dt);
+    void *dup = at_w(dgu, F, dt);
 
-        for (int64_t f = 0; f < F; f += LANES) {
-            vf g = ldn(gate, f, F, bf), u = ldn(up, f, F, bf), s = vf_sigmoid(g);
-            vf d = ldn(at(dy, n * F, bf), f, F, bf);
+    for (int64_t f = 0; f < F; f += LANES) {
+        vf g = ldn(gu, f, F, dt), u = ldn(up, f, F, dt), s = vf_sigmoid(g), d = ldn(dy, f, F, dt);
 
-            stn(dgate, f, F, d * u * (s + g * s * (1.0f - s)), bf);
-            stn(dup, f, F, d * g * s, bf);
-        }
+        stn(dgu, f, F, d * u * (s + g * s * (1.0f - s)), dt);
+        stn(dup, f, F, d * g * s, dt);
     }
 }
 
 void K(swiglu_bwd)(void *dgu, const void *dy, const void *gu, int64_t N, int64_t F,
                    enum ds_dtype dt, struct ds_stream *stream)
 {
-    if (dt == DS_BF16)
-        swiglu_bwd_rows(dgu, dy, gu, N, F, 1);
-    else
-        swiglu_bwd_rows(dgu, dy, gu, N, F, 0);
+#pragma omp parallel for if (N * F > TEAM_MIN)
+    for (int64_t n = 0; n < N; n++)
+        BY_TYPE(dt, swiglu_bwd_row, at_w(dgu, 2 * n * F, dt), at(dy, n * F, dt),
+                at(gu, 2 * n * F, dt), F);
 }
 
-INLINE void add_span(void *y, const void *a, const void *b, int64_t lo, int64_t hi, int bf)
+INLINE void add_span(void *y, const void *a, const void *b, int64_t lo, int64_t hi,
+                     enum ds_dtype dt)
 {
     for (int64_t i = lo; i < hi; i += LANES)
-        stn(y, i, hi, ldn(a, i, hi, bf) + ldn(b, i, hi, bf), bf);
+        stn(y, i, hi, ldn(a, i, hi, dt) + ldn(b, i, hi, dt), dt);
 }
 
 void K(add)(void *y, const void *a, const void *b, int64_t n, enum ds_dtype dt,
@@ -122,10 +110,7 @@ void K(add)(void *y, const void *a, const void *b, int64_t n, enum ds_dtype dt,
         int64_t lo, hi;
 
         team_span(n, 1024, &lo, &hi);
-        if (dt == DS_BF16)
-            add_span(y, a, b, lo, hi, 1);
-        else
-            add_span(y, a, b, lo, hi, 0);
+        BY_TYPE(dt, add_span, y, a, b, lo, hi);
     }
 }
 
@@ -171,17 +156,17 @@ static void rope_angles(struct rope_table *t, int64_t pos, int64_t pairs, int in
 
 /* Rotates the pairs [i0, i0 + pairs) of every head of one row. */
 INLINE void rope_row(void *row, int64_t heads, int64_t D, int64_t i0, int64_t pairs,
-                     const float *cs, const float *sn, int bf)
+                     const float *cs, const float *sn, enum ds_dtype dt)
 {
     for (int64_t h = 0; h < heads; h++) {
-        void *a = at_w(row, h * D + i0, bf), *b = at_w(row, h * D + D / 2 + i0, bf);
+        void *a = at_w(row, h * D + i0, dt), *b = at_w(row, h * D + D / 2 + i0, dt);
 
         for (int64_t i = 0; i < pairs; i += LANES) {
-            vf x = ldn(a, i, pairs, bf), y = ldn(b, i, pairs, bf);
-            vf c = ldn(cs, i, pairs, 0), s = ldn(sn, i, pairs, 0);
+            vf x = ldn(a, i, pairs, dt), y = ldn(b, i, pairs, dt);
+            vf c = ldn(cs, i, pairs, DS_F32), s = ldn(sn, i, pairs, DS_F32);
 
-            stn(a, i, pairs, x * c - y * s, bf);
-            stn(b, i, pairs, x * s + y * c, bf);
+            stn(a, i, pairs, x * c - y * s, dt);
+            stn(b, i, pairs, x * s + y * c, dt);
         }
     }
 }
@@ -189,8 +174,6 @@ INLINE void rope_row(void *row, int64_t heads, int64_t D, int64_t i0, int64_t pa
 void K(rope)(void *qkv, const int32_t *pos, int64_t N, int64_t H, int64_t G, int64_t D, float theta,
              int inverse, enum ds_dtype dt, struct ds_stream *stream)
 {
-    int bf = dt == DS_BF16;
-
     for (int64_t i0 = 0; i0 < D / 2; i0 += ROPE_PAIRS) {
         int64_t pairs = D / 2 - i0 < ROPE_PAIRS ? D / 2 - i0 : ROPE_PAIRS;
         struct rope_table table = {.base = -1};
@@ -200,13 +183,10 @@ void K(rope)(void *qkv, const int32_t *pos, int64_t N, int64_t H, int64_t G, int
 #pragma omp parallel for firstprivate(table) if (N * (H + G) * D > TEAM_MIN)
         for (int64_t n = 0; n < N; n++) {
             float cs[ROPE_PAIRS], sn[ROPE_PAIRS];
-            void *row = at_w(qkv, n * (H + 2 * G) * D, bf);
+            void *row = at_w(qkv, n * (H + 2 * G) * D, dt);
 
             rope_angles(&table, pos[n], pairs, inverse, cs, sn);
-            if (bf)
-                rope_row(row, H + G, D, i0, pairs, cs, sn, 1);
-            else
-                rope_row(row, H + G, D, i0, pairs, cs, sn, 0);
+            BY_TYPE(dt, rope_row, row, H + G, D, i0, pairs, cs, sn);
         }
     }
 }

@@ -1,8 +1,8 @@
 /* Vectors of LANES floats: 16 with AVX-512, 8 with AVX2, else 4, by GCC's vector extensions, with
- * intrinsics where the compiler needs help. Loads and stores know f32 and bf16; those ending in n
- * take the lanes [i, min(i + LANES, n)): lanes beyond read as zero and are never written.
+ * intrinsics where the compiler needs help. Loads and stores know f32, bf16 and f16; those ending
+ * in n take the lanes [i, min(i + LANES, n)): lanes beyond read as zero and are never written.
  *
- * `bf` in the signatures is a compile-time constant at every call: 1 for bf16, 0 for f32. */
+ * `dt` says how an array is stored; around a hot loop BY_TYPE makes it a constant. */
 #ifndef DS_KERNELS_CPU_VEC_H
 #define DS_KERNELS_CPU_VEC_H
 
@@ -12,6 +12,8 @@
 #if defined __SSE2__
 #include <immintrin.h>
 #endif
+
+#include "kernels/kernels.h"
 
 #if defined __AVX512F__
 #define LANES 16
@@ -28,6 +30,12 @@ typedef uint16_t vh __attribute__((vector_size(2 * LANES)));
 
 #define INLINE static inline __attribute__((always_inline))
 #define LIKELY(x) __builtin_expect(!!(x), 1)
+
+/* f(..., dt), where f is INLINE: one copy for each type, so that its loops know it */
+#define BY_TYPE(dt, f, ...)                             \
+    ((dt) == DS_BF16  ? f(__VA_ARGS__, DS_BF16)         \
+     : (dt) == DS_F16 ? f(__VA_ARGS__, DS_F16)          \
+                      : f(__VA_ARGS__, DS_F32))
 
 INLINE vf vf_set(float x)
 {
@@ -148,7 +156,7 @@ INLINE void vf_store(float *p, vf v)
 }
 
 /* f32 to bf16 and back, rounding to nearest even; a NaN stays a (quiet) NaN */
-INLINE vf vh_widen(vh h)
+INLINE vf bf16_widen(vh h)
 {
 #if LANES == 16
     return (vf)_mm512_slli_epi32(_mm512_cvtepu16_epi32((__m256i)h), 16);
@@ -159,7 +167,7 @@ INLINE vf vh_widen(vh h)
 #endif
 }
 
-INLINE vh vh_round(vf x)
+INLINE vh bf16_round(vf x)
 {
 #if defined __AVX512BF16__
     return (vh)_mm512_cvtneps_pbh((__m512)x);
@@ -175,56 +183,107 @@ INLINE vh vh_round(vf x)
 #endif
 }
 
-/* LANES elements of an array from element i on */
-INLINE vf ld(const void *p, int64_t i, int bf)
-{
-    if (bf) {
-        vh h;
+/* The same for f16. What is subnormal there is normal in f32 and passes through flush-to-zero: F16C
+ * does not heed the mode, and the code for want of it never holds one in a subnormal float. */
+#if LANES > 4
+#define F16_INLINE INLINE
+#else
+#define F16_INLINE __attribute__((noinline, unused)) static /* long, and in many places */
+#endif
 
-        memcpy(&h, (const uint16_t *)p + i, sizeof h);
-        return vh_widen(h);
-    }
-    return vf_load((const float *)p + i);
+F16_INLINE vf f16_widen(vh h)
+{
+#if LANES == 16
+    return (vf)_mm512_cvtph_ps((__m256i)h);
+#elif LANES == 8
+    return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+    vu u = __builtin_convertvector(h, vu), a = u & 0x7fff, wide = a << 13;
+    vf tiny = __builtin_convertvector((vi)a, vf) * 0x1p-24f;
+    vu special = (vu)((vi)a >= 0x7c00), quiet = (vu)((vi)a > 0x7c00) & 0x400000;
+    vu big = (wide + (112 << 23) + (special & (112 << 23))) | quiet;
+
+    return (vf)((vu)vf_select((vi)a < 0x400, tiny, (vf)big) | (u & 0x8000) << 16);
+#endif
 }
 
-INLINE void st(void *p, int64_t i, vf v, int bf)
+F16_INLINE vh f16_round(vf x)
 {
-    if (bf) {
-        vh h = vh_round(v);
+#if LANES == 16
+    return (vh)_mm512_cvtps_ph((__m512)x, _MM_FROUND_TO_NEAREST_INT);
+#elif LANES == 8
+    return (vh)_mm256_cvtps_ph((__m256)x, _MM_FROUND_TO_NEAREST_INT);
+#else
+    vu u = (vu)x, a = u & 0x7fffffff, r = (a - (112u << 23) + 0xfff + ((a >> 13) & 1)) >> 13;
+    vu tiny = (vu)((vf)a + 0.5f) - 0x3f000000; /* floats in [0.5, 1): steps of 2^-24 */
+    vu nan = 0x7e00 | ((a >> 13) & 0x3ff);
+
+    r = (vu)vf_select((vi)a < 113 << 23, (vf)tiny, (vf)r); /* below 2^-14 */
+    r = (vu)vf_select((vi)a >= 143 << 23, (vf)vu_set(0x7c00), (vf)r); /* from 2^16 on */
+    r = (vu)vf_select(x == x, (vf)r, (vf)nan);
+    return __builtin_convertvector(r | ((u >> 16) & 0x8000), vh);
+#endif
+}
+
+INLINE vf vh_widen(vh h, enum ds_dtype dt)
+{
+    return dt == DS_F16 ? f16_widen(h) : bf16_widen(h);
+}
+
+INLINE vh vh_round(vf x, enum ds_dtype dt)
+{
+    return dt == DS_F16 ? f16_round(x) : bf16_round(x);
+}
+
+/* LANES elements of an array from element i on */
+INLINE vf ld(const void *p, int64_t i, enum ds_dtype dt)
+{
+    vh h;
+
+    if (dt == DS_F32)
+        return vf_load((const float *)p + i);
+    memcpy(&h, (const uint16_t *)p + i, sizeof h);
+    return vh_widen(h, dt);
+}
+
+INLINE void st(void *p, int64_t i, vf v, enum ds_dtype dt)
+{
+    if (dt == DS_F32) {
+        vf_store((float *)p + i, v);
+    } else {
+        vh h = vh_round(v, dt);
 
         memcpy((uint16_t *)p + i, &h, sizeof h);
-    } else {
-        vf_store((float *)p + i, v);
     }
 }
 
-INLINE vf ldn(const void *p, int64_t i, int64_t n, int bf)
+INLINE vf ldn(const void *p, int64_t i, int64_t n, enum ds_dtype dt)
 {
     if (LIKELY(n - i >= LANES))
-        return ld(p, i, bf);
-    if (bf) {
-        vh h = {0};
-
-        memcpy(&h, (const uint16_t *)p + i, (size_t)(n - i) * sizeof(uint16_t));
-        return vh_widen(h);
-    } else {
+        return ld(p, i, dt);
+    if (dt == DS_F32) {
         vf v = {0};
 
         memcpy(&v, (const float *)p + i, (size_t)(n - i) * sizeof(float));
         return v;
+    } else {
+        vh h = {0};
+
+        memcpy(&h, (const uint16_t *)p + i, (size_t)(n - i) * sizeof(uint16_t));
+        return vh_widen(h, dt);
     }
 }
 
-INLINE void stn(void *p, int64_t i, int64_t n, vf v, int bf)
+INLINE void stn(void *p, int64_t i, int64_t n, vf v, enum ds_dtype dt)
 {
     if (LIKELY(n - i >= LANES)) {
-        st(p, i, v, bf);
-    } else if (bf) {
-        vh h = vh_round(v);
+        st(p, i, v, dt);
+    } else if (dt == DS_F32) {
+        memcpy((float *)p + i, &v, (size_t)(n - i) * sizeof(float));
+    } else {
+        vh h = vh_round(v, dt);
 
         memcpy((uint16_t *)p + i, &h, (size_t)(n - i) * sizeof(uint16_t));
-    } else {
-        memcpy((float *)p + i, &v, (size_t)(n - i) * sizeof(float));
     }
 }
 
@@ -254,28 +313,29 @@ INLINE vi lanes_below(int64_t i, int64_t n)
     return n - i >= LANES ? vi_set(-1) : vi_iota() < vi_set((int32_t)(n - i));
 }
 
-/* Element j of an array of type f32 or bf16 */
-INLINE float ld1(const void *p, int64_t j, int bf)
+/* Element j of an array */
+INLINE float ld1(const void *p, int64_t j, enum ds_dtype dt)
 {
-    if (bf) {
-        uint32_t u = (uint32_t)((const uint16_t *)p)[j] << 16;
-        float f;
+    if (dt == DS_F32)
+        return ((const float *)p)[j];
+    return vh_widen((vh){((const uint16_t *)p)[j]}, dt)[0];
+}
 
-        memcpy(&f, &u, sizeof f);
-        return f;
-    }
-    return ((const float *)p)[j];
+/* Bytes of n elements */
+INLINE int64_t width(int64_t n, enum ds_dtype dt)
+{
+    return n * (dt == DS_F32 ? 4 : 2);
 }
 
 /* The address of element i */
-INLINE const void *at(const void *p, int64_t i, int bf)
+INLINE const void *at(const void *p, int64_t i, enum ds_dtype dt)
 {
-    return (const char *)p + i * (bf ? 2 : 4);
+    return (const char *)p + width(i, dt);
 }
 
-INLINE void *at_w(void *p, int64_t i, int bf)
+INLINE void *at_w(void *p, int64_t i, enum ds_dtype dt)
 {
-    return (char *)p + i * (bf ? 2 : 4);
+    return (char *)p + width(i, dt);
 }
 
 /* exp(x) to 1.3 ulp: x = n ln 2 + r with |r| <= ln 2 / 2, a polynomial for exp(r), n added to the

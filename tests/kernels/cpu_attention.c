@@ -1,8 +1,9 @@
 /* Attention: against the reference, causality to the bit, and the cache against the whole. */
 #include "tests/kernels/cpu.h"
 
-/* Probabilities and gradients of scores are rounded to bf16 before they are multiplied on. */
-#define TOL_ATTENTION(dt) ((dt) == DS_BF16 ? 0x1p-6 : 2e-5)
+/* Probabilities and gradients of scores may be rounded to bf16, never to f16, before they are multiplied
+ * on. */
+#define TOL_ATTENTION(dt) ((dt) == DS_F32 ? 2e-5 : ((dt) == DS_BF16 ? 4 : 2) * UNIT(dt))
 
 /* Documents of random length: doc[i] = where i's begins */
 static void random_docs(struct pool *p, int32_t *doc, int64_t B, int64_t T)
@@ -34,8 +35,8 @@ static void attention(const struct ds_attention *shape, enum ds_dtype dt, int do
     ref_attention_bwd(dqkv->want, dout->want, qkv->want, &a);
     kernels_cpu.attention_bwd(dqkv->stored, dout->stored, qkv->stored, out->stored, lse->stored, &a,
                               dt, work, NULL);
-    /* backward sees `out` as stored: in bf16 its rounding shows in a sum over D */
-    array_check(dqkv, (dt == DS_BF16 ? 3 : 2) * TOL_ATTENTION(dt), "attention_bwd");
+    /* backward sees `out` as stored: in 16 bits its rounding shows in a sum over D */
+    array_check(dqkv, dt == DS_F32 ? 2 * TOL_ATTENTION(dt) : 12 * UNIT(dt), "attention_bwd");
     pool_end(&p);
 }
 
@@ -48,7 +49,7 @@ void test_attention(void **state)
     static const uint64_t sample[2] = {9, 1ull << 50};
 
     for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++)
-        for (int bits = 0; bits < 8; bits++) {
+        for (int bits = 0; bits < 4 * TYPES; bits++) {
             const int64_t *n = shapes[s];
             struct ds_attention a = {.B = n[0],
                                      .T = n[1],
@@ -57,17 +58,17 @@ void test_attention(void **state)
                                      .D = n[4],
                                      .scale = 1.0f / sqrtf((float)n[4])};
 
-            if (bits & 4)
+            if (bits & 1)
                 a.dropout = (struct ds_dropout){0.2f, 77, 88, sample};
-            attention(&a, bits & 1 ? DS_BF16 : DS_F32, bits & 2);
+            attention(&a, type((size_t)bits / 4), bits & 2);
         }
 }
 
 /* A later token changes nothing before it, to the bit. */
 void test_attention_causal(void **state)
 {
-    for (int k = 0; k < 2; k++) {
-        enum ds_dtype dt = k ? DS_BF16 : DS_F32;
+    for (size_t k = 0; k < TYPES; k++) {
+        enum ds_dtype dt = type(k);
         struct ds_attention a = {.B = 1, .T = 100, .H = 2, .G = 1, .D = 16, .scale = 0.25f};
         int64_t row = 4 * 16, from = 70;
         struct pool p = {.random = 13};
@@ -131,4 +132,7 @@ void test_attention_kv(void **state)
     cache(DS_BF16, DS_BF16, 0x1p-7);
     cache(DS_F32, DS_BF16, 0x1p-6);
     cache(DS_F32, DS_F16, 0x1p-9);
+    cache(DS_F16, DS_F16, 0x1p-10);
+    cache(DS_F16, DS_F32, 0x1p-10);
+    cache(DS_F16, DS_BF16, 0x1p-6);
 }

@@ -119,7 +119,7 @@ static void optimize(const struct optimizer *o, int64_t n, enum ds_dtype dt, int
     if (o->has_v)
         array_check(v, 2e-5, o->name);
     memcpy(out->want, w->want, (size_t)n * sizeof(double));
-    array_check(out, dt == DS_BF16 ? TOL(DS_BF16) : 2e-5, o->name);
+    array_check(out, dt == DS_F32 ? 2e-5 : TOL(dt), o->name);
     pool_end(&p);
 }
 
@@ -130,9 +130,10 @@ void test_optimizers(void **state)
 
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
-            for (int bf = 0; bf < 2; bf++)
-                optimize(&optimizers[i], lengths[l], bf ? DS_BF16 : DS_F32, 0);
+            for (size_t k = 0; k < TYPES; k++)
+                optimize(&optimizers[i], lengths[l], type(k), 0);
         optimize(&optimizers[i], 100, DS_BF16, 1);
+        optimize(&optimizers[i], 100, DS_F16, 1);
     }
 }
 
@@ -188,12 +189,12 @@ void test_cast(void **state)
 
 void test_reduce(void **state)
 {
-    for (int k = 0; k < 36; k++) {
-        static const enum ds_dtype types[] = {DS_F32, DS_BF16, DS_F64};
+    for (int k = 0; k < 48; k++) {
+        static const enum ds_dtype types[] = {DS_F32, DS_BF16, DS_F16, DS_F64};
         static const int64_t lengths[] = {1, 33, 10007};
-        enum ds_dtype dt = types[k % 3];
-        int64_t n = lengths[k / 3 % 3];
-        int op = k / 9 % 2, in_place = k / 18;
+        enum ds_dtype dt = types[k % 4];
+        int64_t n = lengths[k / 4 % 3];
+        int op = k / 12 % 2, in_place = k / 24;
         struct pool p = {.random = 17};
         struct array *s[4], *y = output_array(&p, n, dt);
         const void *stored[4];
@@ -213,6 +214,110 @@ void test_reduce(void **state)
         array_check(y, op ? 0.0 : TOL(dt), "reduce");
         pool_end(&p);
     }
+}
+
+/* --- f16, under flush-to-zero as everything here --- */
+
+enum { HALVES = 1 << 16, INF16 = 0x7c00 };
+
+/* By its definition; NaN apart. The infinity counts as 2^16, the number that would follow the largest. */
+static double half_value(uint16_t h)
+{
+    int e = h >> 10 & 31, m = h & 0x3ff;
+    double v = e ? ldexp(1024 + m, e - 25) : ldexp(m, -24);
+
+    return h >> 15 ? -v : v;
+}
+
+static int is_nan16(uint16_t h)
+{
+    return (h & 0x7fff) > INF16;
+}
+
+/* Every f16 is the number that it stands for, and comes back from f32 as itself. */
+static void every_half(void)
+{
+    uint16_t *h = malloc(HALVES * sizeof *h), *back = malloc(HALVES * sizeof *back);
+    float *f = malloc(HALVES * sizeof *f);
+
+    for (int i = 0; i < HALVES; i++)
+        h[i] = (uint16_t)i;
+    kernels_cpu.cast(f, DS_F32, h, DS_F16, HALVES, NULL);
+    kernels_cpu.cast(back, DS_F16, f, DS_F32, HALVES, NULL);
+    for (int i = 0; i < HALVES; i++) {
+        int signs = !signbit(f[i]) == !(i >> 15);
+
+        if (is_nan16(h[i]) ? !isnan(f[i]) || !is_nan16(back[i])
+            : (i & 0x7fff) == INF16
+                ? !isinf(f[i]) || !signs || back[i] != i
+                : (double)f[i] != half_value(h[i]) || !signs || back[i] != i)
+            fail_msg("%s: f16 %#06x became %a and then %#06x", kernels_cpu_isa(), (unsigned)i,
+                     (double)f[i], (unsigned)back[i]);
+    }
+    free(h);
+    free(back);
+    free(f);
+}
+
+/* Halfway between neighbours the even one; one step of f32 to either side the nearer one. */
+static void every_midpoint(void)
+{
+    int64_t n = 6 * INF16;
+    float *f = malloc((size_t)n * sizeof *f);
+    uint16_t *want = malloc((size_t)n * sizeof *want), *got = malloc((size_t)n * sizeof *got);
+
+    for (int64_t i = 0; i < n; i++) {
+        uint16_t below = (uint16_t)(i / 6), above = (uint16_t)(below + 1);
+        int step = (int)(i % 3) - 1, minus = i / 3 % 2;
+        float mid = (float)((half_value(below) + half_value(above)) / 2);
+        uint32_t u;
+
+        memcpy(&u, &mid, sizeof u);
+        u = (u + (uint32_t)step) | (uint32_t)minus << 31;
+        memcpy(&f[i], &u, sizeof u);
+        want[i] = step < 0 ? below : step > 0 ? above : below % 2 ? above : below;
+        want[i] = (uint16_t)(want[i] | minus << 15);
+    }
+    kernels_cpu.cast(got, DS_F16, f, DS_F32, n, NULL);
+    for (int64_t i = 0; i < n; i++)
+        if (got[i] != want[i])
+            fail_msg("%s: %a became f16 %#06x, not %#06x", kernels_cpu_isa(), (double)f[i],
+                     (unsigned)got[i], (unsigned)want[i]);
+    free(f);
+    free(want);
+    free(got);
+}
+
+void test_f16(void **state)
+{
+    static const struct {
+        uint32_t f;
+        uint16_t h;
+    } c[] = {
+        {0x00000000, 0x0000}, {0x80000000, 0x8000}, {0x00000001, 0x0000}, {0x807fffff, 0x8000},
+        {0x7f800000, 0x7c00}, {0xff800000, 0xfc00}, {0x7f7fffff, 0x7c00}, /* inf, the largest float */
+        {0x477fefff, 0x7bff}, {0x477ff000, 0x7c00}, {0xc77ff000, 0xfc00}, /* 65520 and just below */
+        {0x47800000, 0x7c00}, {0x33000000, 0x0000}, {0x33000001, 0x0001}, /* 2^16, 2^-25 */
+    };
+    static const uint32_t nan[] = {0x7fc00000, 0xffc00000, 0x7f800001, 0xff801fff, 0x7fffffff};
+    const uint16_t tiny[5] = {1, 2, 0x8003, 0x3ff, 0x3ff}, one[5] = {1, 1, 1, 1, 2};
+    static const uint16_t sum[5] = {2, 3, 0x8002, 0x400, 0x401};
+    const uint16_t big[1] = {0x6800}, unit[1] = {0x3c00}; /* 2048: its neighbour is 2050 */
+    uint16_t y[5];
+
+    every_half();
+    every_midpoint();
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        kernels_cpu.cast(y, DS_F16, &c[i].f, DS_F32, 1, NULL);
+        assert_int_equal(y[0], c[i].h);
+    }
+    kernels_cpu.cast(y, DS_F16, nan, DS_F32, 5, NULL);
+    for (int i = 0; i < 5; i++)
+        assert_true(is_nan16(y[i]));
+    kernels_cpu.add(y, tiny, one, 5, DS_F16, NULL);
+    assert_memory_equal(y, sum, sizeof sum);
+    kernels_cpu.reduce(y, (const void *const[]){big, unit, unit, unit}, 4, 1, 0, DS_F16, NULL);
+    assert_int_equal(y[0], 0x6802); /* 2051 rounded once; f16 sums would stay at 2048 */
 }
 
 /* --- thread counts --- */

@@ -7,7 +7,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_matmul),       cmocka_unit_test(test_matmul_refusals),
-        cmocka_unit_test(test_embedding),    cmocka_unit_test(test_layernorm),
+        cmocka_unit_test(test_matmul_f16),   cmocka_unit_test(test_embedding),
+        cmocka_unit_test(test_layernorm),
         cmocka_unit_test(test_rmsnorm),      cmocka_unit_test(test_bias),
         cmocka_unit_test(test_gelu),         cmocka_unit_test(test_swiglu),
         cmocka_unit_test(test_add),          cmocka_unit_test(test_rope),
@@ -16,7 +17,7 @@ int main(void)
         cmocka_unit_test(test_attention_kv), cmocka_unit_test(test_cross_entropy),
         cmocka_unit_test(test_optimizers),        cmocka_unit_test(test_sumsq),
         cmocka_unit_test(test_cast),         cmocka_unit_test(test_reduce),
-        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_threads),      cmocka_unit_test(test_f16),
     };
 
 #if defined __SANITIZE_THREAD__

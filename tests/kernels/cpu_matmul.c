@@ -30,7 +30,7 @@ static void product(const struct ds_matmul *m, float beta)
                                             scratch(&p, bytes), NULL),
                      0);
     /* products of k terms: the error grows with sqrt(k) */
-    array_check(c, m->c == DS_BF16 ? TOL(DS_BF16) : 1e-6 * sqrt((double)m->k), "matmul");
+    array_check(c, m->c != DS_F32 ? TOL(m->c) : 1e-6 * sqrt((double)m->k), "matmul");
     assert_ptr_equal(kernels_cpu.matmul_plan(plans, m, NULL, why), plan);
     kernels_cpu.plans_destroy(plans);
     pool_end(&p);
@@ -40,11 +40,14 @@ void test_matmul(void **state)
 {
     static const int64_t sizes[][3] = {
         {1, 1, 1}, {3, 5, 7}, {17, 33, 65}, {64, 96, 48}, {1, 130, 31}};
-    static const enum ds_dtype types[][2] = {
-        {DS_F32, DS_F32}, {DS_BF16, DS_F32}, {DS_BF16, DS_BF16}};
+    static const enum ds_dtype types[][2] = {{DS_F32, DS_F32},
+                                             {DS_BF16, DS_F32},
+                                             {DS_BF16, DS_BF16},
+                                             {DS_F16, DS_F32},
+                                             {DS_F16, DS_F16}};
 
     for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++)
-        for (int t = 0; t < 3; t++)
+        for (int t = 0; t < 5; t++)
             for (int bits = 0; bits < 32; bits++) {
                 struct ds_matmul m = {.m = sizes[s][0],
                                       .n = sizes[s][1],
@@ -68,6 +71,28 @@ void test_matmul(void **state)
                     product(&m, 0.0f);
                 }
             }
+}
+
+/* fp32 inside, one rounding at the end: 65519 is 65504, 65520 overflows, 2^-24 is kept. */
+void test_matmul_f16(void **state)
+{
+    struct ds_plans *plans = kernels_cpu.plans_create();
+    struct ds_matmul m = {.m = 3, .n = 1, .k = 2, .batch = 1, .ab = DS_F16, .c = DS_F16};
+    const _Float16 a[6] = {255, 239, 255, 240, 0x1p-12f, 0}, b[2] = {256, 1};
+    const _Float16 small[2] = {0x1p-12f, 0};
+    _Float16 c[3];
+    char why[256] = "", *work;
+    size_t bytes;
+    const struct ds_plan *plan = kernels_cpu.matmul_plan(plans, &m, &bytes, why);
+
+    assert_non_null(plan);
+    work = malloc(bytes);
+    assert_int_equal(kernels_cpu.matmul_run(plan, a, b, c, NULL, 0.0f, work, NULL), 0);
+    assert_true((double)c[0] == 65504 && isinf((double)c[1]) && (double)c[2] == 0x1p-4);
+    assert_int_equal(kernels_cpu.matmul_run(plan, a, small, c, NULL, 0.0f, work, NULL), 0);
+    assert_true((double)c[2] == 0x1p-24);
+    free(work);
+    kernels_cpu.plans_destroy(plans);
 }
 
 void test_matmul_refusals(void **state)

@@ -6,9 +6,9 @@ static const int64_t lengths[] = {1, 2, 15, 16, 17, 63, 64, 65, 1000, 20011};
 
 void test_gelu(void **state)
 {
-    for (size_t k = 0; k < 2 * LENGTHS; k++) {
-        enum ds_dtype dt = k % 2 ? DS_BF16 : DS_F32;
-        int64_t n = lengths[k / 2];
+    for (size_t k = 0; k < TYPES * LENGTHS; k++) {
+        enum ds_dtype dt = type(k);
+        int64_t n = lengths[k / TYPES];
         struct pool p = {.random = 7};
         struct array *x = random_array(&p, n, dt, 3.0), *y = output_array(&p, n, dt);
         struct array *dy = random_array(&p, n, dt, 1.0), *dx = output_array(&p, n, dt);
@@ -28,9 +28,9 @@ void test_gelu(void **state)
 
 void test_swiglu(void **state)
 {
-    for (size_t k = 0; k < 2 * LENGTHS; k++) {
-        enum ds_dtype dt = k % 2 ? DS_BF16 : DS_F32;
-        int64_t F = lengths[k / 2], N = 3;
+    for (size_t k = 0; k < TYPES * LENGTHS; k++) {
+        enum ds_dtype dt = type(k);
+        int64_t F = lengths[k / TYPES], N = 3;
         struct pool p = {.random = 8};
         struct array *gu = random_array(&p, N * 2 * F, dt, 2.0), *y = output_array(&p, N * F, dt);
         struct array *dy = random_array(&p, N * F, dt, 1.0), *d = output_array(&p, N * 2 * F, dt);
@@ -47,9 +47,9 @@ void test_swiglu(void **state)
 
 void test_add(void **state)
 {
-    for (size_t k = 0; k < 2 * LENGTHS; k++) {
-        enum ds_dtype dt = k % 2 ? DS_BF16 : DS_F32;
-        int64_t n = lengths[k / 2];
+    for (size_t k = 0; k < TYPES * LENGTHS; k++) {
+        enum ds_dtype dt = type(k);
+        int64_t n = lengths[k / TYPES];
         struct pool p = {.random = 9};
         struct array *a = random_array(&p, n, dt, 1.0), *b = random_array(&p, n, dt, 1.0);
         struct array *y = output_array(&p, n, dt);
@@ -65,15 +65,16 @@ void test_rope(void **state)
 {
     static const int64_t widths[] = {2, 6, 64, 128, 200};
 
-    for (int k = 0; k < 20; k++) {
-        enum ds_dtype dt = k & 1 ? DS_BF16 : DS_F32;
-        int64_t D = widths[k / 4], N = 50, H = 4, G = 2;
+    for (size_t k = 0; k < 10 * TYPES; k++) {
+        enum ds_dtype dt = type(k);
+        int64_t D = widths[k / TYPES / 2], N = 50, H = 4, G = 2;
+        int inverse = k / TYPES % 2;
         struct pool p = {.random = 10};
         struct array *x = random_array(&p, N * (H + 2 * G) * D, dt, 1.0);
         int32_t *pos = random_ints(&p, N, 5000);
 
-        ref_rope(x->want, pos, N, H, G, D, 10000.0, k & 2);
-        kernels_cpu.rope(x->stored, pos, N, H, G, D, 10000.0f, k & 2, dt, NULL);
+        ref_rope(x->want, pos, N, H, G, D, 10000.0, inverse);
+        kernels_cpu.rope(x->stored, pos, N, H, G, D, 10000.0f, inverse, dt, NULL);
         array_check(x, TOL(dt), "rope");
         pool_end(&p);
     }
@@ -104,9 +105,9 @@ void test_dropout(void **state)
 {
     static const float rates[] = {0.0f, 0.1f, 0.5f, 0.999f};
 
-    for (int k = 0; k < 16; k++)
+    for (size_t k = 0; k < 8 * TYPES; k++)
         for (size_t l = 0; l < LENGTHS - 1; l++)
-            dropout(l % 3 + 1, lengths[l], k & 1 ? DS_BF16 : DS_F32, rates[k >> 2], k >> 1 & 1);
+            dropout(l % 3 + 1, lengths[l], type(k), rates[k / TYPES / 2], k / TYPES % 2);
 }
 
 /* Of a million elements at p = 0.1 the share kept is 0.9 within five standard deviations, and masks

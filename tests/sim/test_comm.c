@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const enum ds_dtype dtypes[] = {DS_F32, DS_BF16, DS_F64, DS_I64, DS_U8};
-#define DTYPES 5
+static const enum ds_dtype dtypes[] = {DS_F32, DS_BF16, DS_F16, DS_F64, DS_I64, DS_U8};
+#define DTYPES 6
 
 /* --- numbers: made here, added here, in the plainest way --- */
 
@@ -35,14 +35,15 @@ static float from_bf16(uint16_t h)
     return f;
 }
 
-/* Magnitudes differ by 2^16 among ranks, so that fp32 sums depend on the order. */
-static double number(int rank, int64_t i, unsigned salt)
+/* Magnitudes differ by 2^16 among ranks, so that fp32 sums depend on the order; f16's stay within its range
+ * and some are subnormal. */
+static double number(int rank, int64_t i, unsigned salt, enum ds_dtype t)
 {
     uint64_t h =
         ((uint64_t)rank * 1000003 + (uint64_t)i + salt * 7919) * UINT64_C(0x9e3779b97f4a7c15);
     double sign = h >> 63 ? -1 : 1;
 
-    return sign * (double)(h >> 40 & 0xffffff) * (double)(1 << (h >> 32 & 15)) / 65536;
+    return sign * (double)(h >> 40 & 0xffffff) * (double)(1 << (h >> 32 & 15)) / (t == DS_F16 ? 0x1p31 : 65536);
 }
 
 static void store(void *p, int64_t i, enum ds_dtype t, double v)
@@ -51,6 +52,8 @@ static void store(void *p, int64_t i, enum ds_dtype t, double v)
         ((float *)p)[i] = (float)v;
     else if (t == DS_BF16)
         ((uint16_t *)p)[i] = to_bf16((float)v);
+    else if (t == DS_F16)
+        ((_Float16 *)p)[i] = (_Float16)v;
     else if (t == DS_F64)
         ((double *)p)[i] = v;
     else if (t == DS_I64)
@@ -62,7 +65,7 @@ static void store(void *p, int64_t i, enum ds_dtype t, double v)
 static void fill(void *p, int rank, int64_t from, int64_t n, enum ds_dtype t, unsigned salt)
 {
     for (int64_t i = 0; i < n; i++)
-        store(p, i, t, number(rank, from + i, salt));
+        store(p, i, t, number(rank, from + i, salt, t));
 }
 
 /* Element i of the reduction over n ranks, as bytes. */
@@ -79,16 +82,21 @@ static void expect_one(void *out, int n, int64_t i, enum ds_dtype t, int max, un
         int64_t rl;
         uint8_t ru;
 
-        store(&raw, 0, DS_F64, number(r, i, salt));
-        store(&rl, 0, DS_I64, number(r, i, salt));
-        store(&ru, 0, DS_U8, number(r, i, salt));
+        store(&raw, 0, DS_F64, number(r, i, salt, t));
+        store(&rl, 0, DS_I64, number(r, i, salt, t));
+        store(&ru, 0, DS_U8, number(r, i, salt, t));
         if (t == DS_BF16) {
             uint16_t h;
 
-            store(&h, 0, DS_BF16, number(r, i, salt));
+            store(&h, 0, DS_BF16, number(r, i, salt, t));
             rf = from_bf16(h);
+        } else if (t == DS_F16) {
+            _Float16 h;
+
+            store(&h, 0, DS_F16, number(r, i, salt, t));
+            rf = (float)h;
         } else {
-            store(&rf, 0, DS_F32, number(r, i, salt));
+            store(&rf, 0, DS_F32, number(r, i, salt, t));
         }
         if (r == 0) {
             f = rf, d = raw, l = rl, u = ru;
@@ -106,8 +114,8 @@ static void expect_one(void *out, int n, int64_t i, enum ds_dtype t, int max, un
     }
     if (t == DS_F32)
         memcpy(out, &f, 4);
-    else if (t == DS_BF16)
-        store(out, 0, DS_BF16, f);
+    else if (t == DS_BF16 || t == DS_F16)
+        store(out, 0, t, f);
     else if (t == DS_F64)
         memcpy(out, &d, 8);
     else if (t == DS_I64)
@@ -324,7 +332,7 @@ static int everything(struct comm *c, struct boot *boot, void *arg, char why[102
             j.t = dtypes[d];
             j.es = ds_dtype_bytes(j.t);
             j.n = plan->sizes[i];
-            if (j.n > 100000 && j.t != DS_F32 && j.t != DS_BF16)
+            if (j.n > 100000 && j.t != DS_F32 && j.t != DS_BF16 && j.t != DS_F16)
                 continue; /* the others take the same way */
             j.salt = (unsigned)(d * 10 + i);
             rc = all_reduce(&j) || slices(&j) || broadcast(&j) || all_to_all(&j) || ring(&j) ? -1

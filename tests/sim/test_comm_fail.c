@@ -133,7 +133,7 @@ static int wrong_calls(struct comm *c, struct boot *boot, void *arg, char why[10
         {.op = COLL_ALL_REDUCE, .send = x, .recv = x, .count = -1},
         {.op = COLL_ALL_REDUCE, .send = NULL, .recv = x, .count = 1},
         {.op = COLL_ALL_REDUCE, .send = x, .recv = NULL, .count = 1},
-        {.op = COLL_ALL_REDUCE, .send = x, .recv = x, .count = 1, .dtype = DS_F16},
+        {.op = COLL_ALL_REDUCE, .send = x, .recv = x, .count = 1, .dtype = DS_I32},
         {.op = COLL_OPS, .send = x, .recv = x, .count = 1},
     };
 
