@@ -53,14 +53,20 @@ INLINE uint32_t element(const void *p, int64_t e, int64_t n, enum ds_dtype dt, i
     return u;
 }
 
-/* to (De, Tp) = rows (T, D) transposed: the right operand of a product over D */
-static inline void pack_transposed(uint32_t *to, const void *x, int64_t row, const struct shape *s)
+INLINE void transposed(uint32_t *to, const void *x, int64_t row, const struct shape *s,
+                       enum ds_dtype dt)
 {
     for (int64_t t0 = 0; t0 < s->Tp; t0 += 16)
         for (int64_t e = 0; e < s->De; e++)
             for (int64_t t = t0; t < t0 + 16; t++)
                 to[e * s->Tp + t] =
-                    t < s->T ? element(at(x, t * row, s->dt), e, s->D, s->dt, s->pairs) : 0;
+                    t < s->T ? element(at(x, t * row, dt), e, s->D, dt, s->pairs) : 0;
+}
+
+/* to (De, Tp) = rows (T, D) transposed: the right operand of a product over D */
+static inline void pack_transposed(uint32_t *to, const void *x, int64_t row, const struct shape *s)
+{
+    BY_TYPE(s->dt, transposed, to, x, row, s);
 }
 
 /* to (Tp, De) = rows (T, D): the left operand of a product over D */
