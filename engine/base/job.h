@@ -29,7 +29,7 @@ struct job {
     double gradient_clipping; /* 0: off */
     int prescale_gradients;
     double predivide;         /* with prescale_gradients: gradients travel divided by it */
-    /* [optimizer] [scheduler] [bf16] [zero_optimization] */
+    /* [optimizer] [scheduler] [bf16] [fp16] [zero_optimization] */
     int optim, adam_w_mode; /* Adam with adam_w_mode (the default) is AdamW, as in DeepSpeed */
     double lr, eps, weight_decay;
     struct setting_list betas;
@@ -51,6 +51,11 @@ struct job {
         int staircase;
     } range;
     int bf16;
+    struct fp16 {
+        int enabled, consecutive_hysteresis;
+        double loss_scale, min_loss_scale; /* loss_scale 0: dynamic */
+        int64_t initial_scale_power, window, hysteresis;
+    } fp16;
     int64_t zero_stage;
     int overlap_comm; /* enum zero_overlap */
     int64_t reduce_bucket, gather_bucket;                         /* elements */

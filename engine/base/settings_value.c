@@ -3,6 +3,7 @@
 #include "engine/base/parse.h"
 #include "engine/base/settings_impl.h"
 
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +11,26 @@
 #include <strings.h>
 
 /* "LO..HI", "LO..", "..HI"; "(" or ")" at an end leaves that end out; " xN" behind it: a list has
- * exactly N numbers; NULL: everything. */
+ * exactly N numbers; NULL: everything. The ends of a duration are durations. */
 struct range {
     double lo, hi;
     int lo_open, hi_open;
 };
 
-static struct range range_of(const char *text)
+static void read_end(const struct setting *row, const char *number, double *end)
+{
+    int64_t ms;
+
+    if (row->type != SETTING_MS)
+        parse_f64(number, end);
+    else if (parse_ms(number, &ms) == 0)
+        *end = (double)ms;
+}
+
+static struct range range_of(const struct setting *row)
 {
     struct range r = {-INFINITY, INFINITY, 0, 0};
-    const char *dots = text ? strstr(text, "..") : NULL;
+    const char *text = row->range, *dots = text ? strstr(text, "..") : NULL;
     char number[64];
     size_t n;
 
@@ -33,7 +44,7 @@ static struct range range_of(const char *text)
     if (n && n < sizeof number) {
         memcpy(number, text, n);
         number[n] = 0;
-        parse_f64(number, &r.lo);
+        read_end(row, number, &r.lo);
     }
     n = strcspn(dots + 2, " ");
     if (n && dots[2 + n - 1] == ')') {
@@ -43,16 +54,28 @@ static struct range range_of(const char *text)
     if (n && n < sizeof number) {
         memcpy(number, dots + 2, n);
         number[n] = 0;
-        parse_f64(number, &r.hi);
+        read_end(row, number, &r.hi);
     }
     return r;
 }
 
 static int in_range(const struct setting *row, double v)
 {
-    struct range r = range_of(row->range);
+    struct range r = range_of(row);
 
     return (r.lo_open ? v > r.lo : v >= r.lo) && (r.hi_open ? v < r.hi : v <= r.hi);
+}
+
+#define NOT_A_FLOAT (-2)
+
+/* Kernels and schedules compute in fp32: what becomes infinite or 0 there, or leaves the range, is no value. */
+static int check_number(const struct setting *row, double v)
+{
+    float f = (float)v;
+
+    if (!in_range(row, v))
+        return -1;
+    return in_range(row, (double)f) && fabsf(f) <= FLT_MAX && (v == 0 || fabsf(f) >= FLT_MIN) ? 0 : NOT_A_FLOAT;
 }
 
 void value_describe(const struct setting *row, struct buf *out)
@@ -112,8 +135,10 @@ static int list_parse(const struct setting *row, const char *value, struct setti
             return -1;
         memcpy(number, value + from, to - from);
         number[to - from] = 0;
-        if (parse_f64(number, &list->v[list->n]) < 0 || !in_range(row, list->v[list->n]))
+        if (parse_f64(number, &list->v[list->n]) < 0)
             return -1;
+        if (check_number(row, list->v[list->n]) < 0)
+            return check_number(row, list->v[list->n]);
         list->n++;
         if (!value[n])
             return length && list->n != atoi(length + 2) ? -1 : 0;
@@ -153,7 +178,7 @@ static int any_parse(const struct setting *row, const char *value, union any *v,
         return v->i < 0 ? -1 : 0;
     case SETTING_F64:
         *bytes = sizeof v->f64;
-        return parse_f64(value, &v->f64) < 0 || !in_range(row, v->f64) ? -1 : 0;
+        return parse_f64(value, &v->f64) < 0 ? -1 : check_number(row, v->f64);
     case SETTING_LIST:
         *bytes = sizeof v->list;
         memset(&v->list, 0, sizeof v->list);
@@ -177,6 +202,7 @@ int value_parse(const struct setting *row, const char *value, void *field, struc
 {
     union any v;
     size_t bytes = 0;
+    int rc;
 
     if (row->type == SETTING_STR) {
         if (field) {
@@ -185,9 +211,12 @@ int value_parse(const struct setting *row, const char *value, void *field, struc
         }
         return 0;
     }
-    if (any_parse(row, value, &v, &bytes) < 0) {
-        if (want)
+    rc = any_parse(row, value, &v, &bytes);
+    if (rc < 0) {
+        if (want) {
             value_describe(row, want);
+            buf_adds(want, rc == NOT_A_FLOAT ? ", and one that fp32 can hold" : "");
+        }
         return -1;
     }
     if (field)

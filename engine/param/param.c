@@ -65,12 +65,12 @@ static char *next_word(const char **list)
     return xstrndup(*list - n, n);
 }
 
-/* Cuts "PATTERN:FACTOR" at its last colon; 0, or -1 when there is no number of 0 or more behind one. */
+/* Cuts "PATTERN:FACTOR" at its last colon; 0, or -1 when there is no number in 0..1e30 behind one. */
 static int cut_factor(char *word, double *factor)
 {
     char *colon = strrchr(word, ':');
 
-    if (!colon || parse_f64(colon + 1, factor) < 0 || *factor < 0)
+    if (!colon || parse_f64(colon + 1, factor) < 0 || *factor < 0 || *factor > 1e30)
         return -1;
     *colon = 0;
     return 0;
@@ -96,7 +96,7 @@ static int check_rule(const struct param_table *t, const char *key, const char *
         int hit = 0;
 
         if (with_factor && cut_factor(word, &factor) < 0) {
-            rc = err_set(err, ERR_INPUT, "%s: '%s' is not PATTERN:FACTOR with a factor of 0 or more", key, word);
+            rc = err_set(err, ERR_INPUT, "%s: '%s' is not PATTERN:FACTOR with a factor in 0..1e30", key, word);
             continue;
         }
         for (int i = 0; i < t->ntensors && !hit; i++)

@@ -115,7 +115,8 @@ void train_report_step(struct train *t)
     add_number(&b, "loss", t->loss);
     add_number(&b, "grad_norm", t->grad_norm);
     add_number(&b, "lr", t->scalars.lr);
-    buf_addf(&b, "\"loss_scale\":1,\"skipped\":%s,\"skipped_steps\":%lld,",
+    add_number(&b, "loss_scale", t->scalars.loss_scale);
+    buf_addf(&b, "\"skipped\":%s,\"skipped_steps\":%lld,",
              t->scalars.skip ? "true" : "false", (long long)t->skipped);
     add_number(&b, "step_ms", s * 1e3);
     add_times(t, &b);

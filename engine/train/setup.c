@@ -171,7 +171,9 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
     axes[MESH_TENSOR] = s->job.tensor;
     if (mesh_init(&s->mesh, world, axes, err) < 0)
         return -1;
-    s->dtype = s->job.bf16 ? DS_BF16 : DS_F32;
+    if (s->job.bf16 && s->job.fp16.enabled)
+        return err_set(err, ERR_INPUT, "bf16.enabled and fp16.enabled exclude each other: set one of them to false");
+    s->dtype = s->job.bf16 ? DS_BF16 : s->job.fp16.enabled ? DS_F16 : DS_F32;
     if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
                       check_tokens(s, err) < 0 || check_near(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
         return -1;
@@ -260,6 +262,19 @@ static void add_layers(const struct model *m, struct buf *out)
     }
 }
 
+static const char *precision(const struct setup *s)
+{
+    switch (s->dtype) {
+    case DS_BF16:
+        return kernels_cpu_bf16_native() ? "bf16 with fp32 masters"
+                                         : "bf16 with fp32 masters (emulated: no AVX-512 BF16)";
+    case DS_F16:
+        return "fp16 with fp32 masters (products in fp32)";
+    default:
+        return "fp32";
+    }
+}
+
 void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_per_step,
                  double flops_per_s, int threads, struct buf *out)
 {
@@ -270,9 +285,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     zero_bytes(s->table, &s->job, s->dtype, bytes);
     buf_adds(out, "  model    ");
     add_layers(s->model, out);
-    buf_addf(out, ": %s parameters, %s%s\n", human(n, a),
-             s->dtype == DS_BF16 ? "bf16 with fp32 masters" : "fp32",
-             s->dtype == DS_BF16 && !kernels_cpu_bf16_native() ? " (emulated: no AVX-512 BF16)" : "");
+    buf_addf(out, ": %s parameters, %s\n", human(n, a), precision(s));
     buf_addf(out, "  batch    %lld samples of %lld tokens = %s tokens a step: micro-batch %lld x "
                   "accumulation %lld x %d data ranks, %d thread%s a rank\n",
              (long long)s->job.train_batch_size, (long long)s->job.seq_len, human(tokens, a),

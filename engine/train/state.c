@@ -100,7 +100,9 @@ static void describe(struct train *t, struct ckpt_meta *m)
     m->update = t->update;
     m->samples = t->samples;
     m->applied = t->applied;
-    m->loss_scale = 1;
+    m->loss_scale = t->scale.scale;
+    m->good_steps = t->scale.good_steps;
+    m->hysteresis = t->scale.hysteresis;
     m->seed = (uint64_t)t->setup->job.seed;
     m->data_hash = data_hash(t->setup->data);
     m->config_hash = setup_hash(t->setup);
@@ -232,6 +234,8 @@ int train_resume(struct train *t, const char *path, struct err *err)
         t->update = m->update;
         t->samples = m->samples;
         t->applied = m->applied;
+        if (loss_scale_dynamic(&t->setup->job))
+            t->scale = (struct loss_scale){m->loss_scale, m->good_steps, m->hysteresis};
         t->loss = m->loss;
         t->valid_loss = m->valid_loss;
         train_report_text(t, "resumed from %s at step %lld%s%s%s", ckpt_path(c), (long long)m->step,

@@ -1,8 +1,8 @@
 /* One step and evaluation: see train.h.
  *
- * Numbers (ENGINE 7): backward is seeded with 1 / (train_batch_size * T), or less with prescale_gradients; V, the valid targets of the
- * global batch, comes back with the reduction, and the ratio, the clip factor and the unscaling are one
- * multiplier that the optimizer applies. No mean of means.
+ * Numbers (ENGINE 7): backward is seeded with the loss scale / (train_batch_size * T), or less with
+ * prescale_gradients; V, the valid targets of the global batch, comes back with the reduction, and the ratio, the clip
+ * factor and the unscaling are one multiplier that the optimizer applies. No mean of means.
  */
 #include "engine/train/train.h"
 
@@ -10,6 +10,7 @@
 #include "engine/base/clock.h"
 #include "engine/optim/schedule.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,18 +65,19 @@ static int load(struct train *t, enum data_split split, uint64_t first, int64_t 
 }
 
 /* Raw gradients are those of the summed loss divided by this. */
-static double divisor(const struct job *job)
+static double divisor(const struct train *t)
 {
+    const struct job *job = &t->setup->job;
     double mean = (double)job->train_batch_size * (double)job->seq_len;
 
-    return job->prescale_gradients ? mean * job->predivide : mean;
+    return (job->prescale_gradients ? mean * job->predivide : mean) / t->scalars.loss_scale;
 }
 
 /* Forward and backward of this rank's share of the global batch. */
 static int micro_batches(struct train *t, double loss[3], struct err *err)
 {
     const struct job *job = &t->setup->job;
-    float seed = (float)(1.0 / divisor(job));
+    float seed = (float)(1.0 / divisor(t));
     uint64_t first = (uint64_t)(t->samples +
                                 t->comm->rank * job->micro_batch_size * job->accumulation);
 
@@ -99,7 +101,7 @@ static int micro_batches(struct train *t, double loss[3], struct err *err)
 static double multiplier(struct train *t, double valid, double raw_norm)
 {
     const struct job *job = &t->setup->job;
-    double ratio = valid > 0 ? divisor(job) / valid : 0;
+    double ratio = valid > 0 ? divisor(t) / valid : 0;
     double clip = 1;
 
     t->grad_norm = raw_norm * ratio;
@@ -110,23 +112,49 @@ static double multiplier(struct train *t, double valid, double raw_norm)
 
 #define MAX_SKIPS 10 /* in a row: then the weights are ruined, and no later step can mend them */
 
-/* A loss or gradient that is not finite: the run ends, or leaves the step out. */
-static int not_finite(struct train *t, const char *what, const char *tensor, struct err *err)
+/* A loss or gradient that is not finite: in words, such as "the gradient is not finite (NaN, first in block.0.ln1.w)". */
+static void name_bad(const struct zero_bad *bad, char *out, size_t n)
 {
-    int stop = t->setup->job.on_nan == ON_NAN_STOP;
+    if (bad->tensor)
+        snprintf(out, n, "the gradient is not finite (%s, first in %s)", bad->kind, bad->tensor);
+    else
+        snprintf(out, n, "the loss is not finite");
+}
 
+/* fp16 with a dynamic scale: the step is left out, and the scale falls until it can no more. */
+static int overflow(struct train *t, const char *what, struct err *err)
+{
+    double before = t->scale.scale;
+
+    if (loss_scale_step(&t->scale, &t->setup->job, 1) < 0)
+        return err_set(err, ERR_JOB,
+                       "step %lld: %s at the smallest loss scale, %g; lower optimizer.params.lr, use bf16.enabled, or "
+                       "start again from an earlier checkpoint",
+                       (long long)t->step + 1, what, before);
+    train_report_text(t, "step %lld left out: %s; loss scale %g%s", (long long)t->step + 1, what, t->scale.scale,
+                      t->scale.scale < before ? ", halved" : " stays");
+    return 0;
+}
+
+/* The run ends, or leaves the step out. */
+static int not_finite(struct train *t, const struct zero_bad *bad, struct err *err)
+{
+    int stop = t->setup->job.on_nan == ON_NAN_STOP && !t->setup->job.fp16.enabled;
+    char what[256];
+
+    name_bad(bad, what, sizeof what);
     t->skipped++;
     t->in_a_row++;
+    if (loss_scale_dynamic(&t->setup->job))
+        return overflow(t, what, err);
     if (!stop && t->in_a_row < MAX_SKIPS) {
-        train_report_text(t, "step %lld left out: the %s is not finite%s%s", (long long)t->step + 1,
-                          what, tensor ? ", first in " : "", tensor ? tensor : "");
+        train_report_text(t, "step %lld left out: %s", (long long)t->step + 1, what);
         return 0;
     }
     return err_set(err, ERR_JOB,
-                   "step %lld: the %s is not finite%s%s%s; lower optimizer.params.lr or start again "
-                   "from an earlier checkpoint%s",
-                   (long long)t->step + 1, what, tensor ? ", first in " : "", tensor ? tensor : "",
-                   stop ? "" : ", as in the nine steps before it",
+                   "step %lld: %s%s; lower optimizer.params.lr%s or start again from an earlier checkpoint%s",
+                   (long long)t->step + 1, what, stop ? "" : ", as in the nine steps before it",
+                   t->setup->job.fp16.enabled ? " or fp16.loss_scale" : "",
                    stop ? " (run.on_nan = skip leaves such steps out)" : "");
 }
 
@@ -148,17 +176,17 @@ static int apply(struct train *t, struct err *err)
 
 static int update(struct train *t, const double sums[3], struct err *err)
 {
-    const char *tensor = NULL;
-    int bad = 0;
+    struct zero_bad bad;
     double norm;
 
-    if (zero_norm(t->zero, &norm, &bad, &tensor, err) < 0)
+    if (zero_norm(t->zero, &norm, &bad, err) < 0)
         return -1;
     t->loss = sums[1] > 0 ? sums[0] / sums[1] : 0;
     t->scalars.grad_scale = (float)multiplier(t, sums[1], norm);
-    t->scalars.skip = bad || !isfinite(t->loss) || sums[1] <= 0;
-    if (bad || !isfinite(t->loss))
-        return not_finite(t, bad ? "gradient" : "loss", tensor, err);
+    t->scalars.skip = bad.tensor || !isfinite(t->loss) || sums[1] <= 0;
+    if (bad.tensor || !isfinite(t->loss))
+        return not_finite(t, &bad, err);
+    loss_scale_step(&t->scale, &t->setup->job, 0);
     return t->scalars.skip ? 0 : apply(t, err);
 }
 
@@ -181,6 +209,7 @@ int train_step(struct train *t, struct err *err)
 
     train_account_begin(t);
     t->scalars.step = t->step;
+    t->scalars.loss_scale = (float)t->scale.scale;
     if (micro_batches(t, sums, err) < 0)
         return -1;
     train_phase(t, PHASE_REDUCE);

@@ -114,7 +114,8 @@ int train_create(struct train **out, struct setup *s, struct boot *boot, struct 
     t->save_err = (struct err)ERR_INIT;
     t->saved_step = t->from_step = -1;
     t->threads = train_threads(&s->job, boot->local_world);
-    t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed, .loss_scale = 1};
+    t->scalars = (struct ds_scalars){.seed = (uint64_t)s->job.seed};
+    t->scale = loss_scale_of(&s->job);
     ops = pick_device(err);
     if (!ops || ops->create(&t->dev, 0, err) < 0 || make_states(t, err) < 0 ||
         first_state(t, err) < 0 || open_writer(t, err) < 0) {

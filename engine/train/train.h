@@ -6,6 +6,7 @@
 #include "engine/base/link.h"
 #include "engine/ckpt/ckpt.h"
 #include "engine/comm/comm.h"
+#include "engine/optim/scale.h"
 #include "engine/train/exec.h"
 #include "engine/train/setup.h"
 #include "engine/zero/zero.h"
@@ -43,6 +44,7 @@ struct train {
     struct ckpt_writer *writer; /* NULL: no run folder */
     struct micro_batch batch;
     struct ds_scalars scalars;
+    struct loss_scale scale; /* of the next step */
     int threads;
 
     int64_t step, update, samples, applied; /* attempts, applied updates, consumed samples, samples of

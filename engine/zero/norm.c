@@ -5,23 +5,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first tensor of a flat with a value that is not finite, among the slices held. */
-static const char *bad_tensor(const struct zero *z, int f)
+/* The first value of a slice that is not finite: 1 + 2 x its tensor, one more for NaN. */
+static double bad_value(const struct zero *z, int flat, int rank)
 {
-    const char *name = NULL;
+    const float *g = zero_grad(z, flat, rank);
+    struct param_seg *seg;
+    int n = param_segments(z->table, flat, rank, &seg);
+    double code = 0;
 
-    for (int r = z->first; r < z->first + z->nslices && !name; r++) {
-        const float *g = zero_grad(z, f, r);
-        struct param_seg *seg;
-        int n = param_segments(z->table, f, r, &seg);
-
-        for (int s = 0; s < n && !name; s++)
-            for (uint64_t i = 0; i < seg[s].hi - seg[s].lo && !name; i++)
-                if (!isfinite(g[seg[s].at + i]))
-                    name = z->table->tensor[seg[s].tensor].name;
-        free(seg);
-    }
-    return name;
+    for (int s = 0; s < n && code == 0; s++)
+        for (uint64_t i = 0; i < seg[s].hi - seg[s].lo && code == 0; i++)
+            if (!isfinite(g[seg[s].at + i]))
+                code = 1 + 2 * seg[s].tensor + (isnan(g[seg[s].at + i]) ? 1 : 0);
+    free(seg);
+    return code;
 }
 
 /* Frozen gradients count nowhere; from stage 2 on they are cleared before they are reduced. */
@@ -36,8 +33,8 @@ static void clear_fixed(struct zero *z)
                        t->tensor[i].numel * sizeof(float));
 }
 
-/* partial[rank][flat], and partial[rank][nflats] = number of bad slices. */
-static int partial_sums(struct zero *z, double *partial, const char **tensor, struct err *err)
+/* partial[rank][flat], and partial[rank][nflats] = the first bad value of the rank's slices. */
+static int partial_sums(struct zero *z, double *partial, struct err *err)
 {
     const struct param_table *t = z->table;
     size_t row = (size_t)t->nflats + 1;
@@ -51,30 +48,42 @@ static int partial_sums(struct zero *z, double *partial, const char **tensor, st
 
             z->k->sumsq(&partial[(size_t)r * row + (size_t)f], &not_finite, zero_grad(z, f, r),
                         (int64_t)t->flat[f].slice, NULL);
-            if (not_finite && !*tensor)
-                *tensor = bad_tensor(z, f);
-            partial[(size_t)r * row + row - 1] += not_finite != 0;
+            if (not_finite && partial[(size_t)r * row + row - 1] == 0)
+                partial[(size_t)r * row + row - 1] = bad_value(z, f, r);
         }
     return zero_split(z) ? zero_run(z, &all, 1, 0, err) : 0;
 }
 
-int zero_norm(struct zero *z, double *norm, int *bad, const char **tensor, struct err *err)
+/* The first in the order of the table, so that all ranks name the same. */
+static struct zero_bad first_bad(const struct zero *z, const double *partial)
+{
+    size_t row = (size_t)z->table->nflats + 1;
+    int first = 0;
+
+    for (int r = 0; r < z->table->ranks; r++) {
+        int code = (int)partial[(size_t)r * row + row - 1];
+
+        if (code && (!first || code < first))
+            first = code;
+    }
+    return first ? (struct zero_bad){z->table->tensor[(first - 1) / 2].name, (first - 1) % 2 ? "NaN" : "inf"}
+                 : (struct zero_bad){0};
+}
+
+int zero_norm(struct zero *z, double *norm, struct zero_bad *bad, struct err *err)
 {
     const struct param_table *t = z->table;
     size_t row = (size_t)t->nflats + 1;
     double *partial = z->partial, total = 0;
 
     memset(partial, 0, row * (size_t)t->ranks * sizeof *partial);
-    *bad = 0;
-    *tensor = NULL;
     clear_fixed(z);
-    if (partial_sums(z, partial, tensor, err) < 0)
+    if (partial_sums(z, partial, err) < 0)
         return -1;
     for (int f = 0; f < t->nflats; f++)
         for (int r = 0; r < t->ranks; r++)
             total += partial[(size_t)r * row + (size_t)f];
-    for (int r = 0; r < t->ranks; r++)
-        *bad |= partial[(size_t)r * row + row - 1] != 0;
+    *bad = first_bad(z, partial);
     *norm = sqrt(total);
     return 0;
 }

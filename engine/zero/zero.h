@@ -6,7 +6,7 @@
  * slices of the gradients, in stage 3 only its own slices of the weights. Bytes per parameter (ENGINE 3), N data
  * ranks, two moments (Adam, Lamb); 4, or 4/N, less for each moment that an optimizer has not:
  *
- *              fp32 (the weight is its own master)   bf16
+ *              fp32 (the weight is its own master)   bf16, fp16
  *   stage 0    16                                    2 + 4 + 12 = 18
  *   stage 1    8 + 8/N                               6 + 12/N
  *   stage 2    4 + 12/N                              2 + 16/N
@@ -121,10 +121,13 @@ int zero_leave(struct zero *, int use, struct err *);
  * and 2 doubles of maxima. Waits. */
 int zero_reduce(struct zero *, double *sums, int n, double peak[2], struct err *);
 
+/* The first tensor with a gradient that is not finite, and its first such value: "inf" or "NaN". */
+struct zero_bad {
+    const char *tensor, *kind; /* NULL: all are finite */
+};
 /* *norm of the gradients: fp64 partials per slice, added in (flat, rank) order, over distinct parameters that
- * are not frozen; the same bits on every rank. *bad: a gradient was not finite. *tensor: the first such
- * tensor that this rank knows of, or NULL. Collective from stage 1 on. */
-int zero_norm(struct zero *, double *norm, int *bad, const char **tensor, struct err *);
+ * are not frozen. Norm and *bad are the same on every rank. Collective from stage 1 on. */
+int zero_norm(struct zero *, double *norm, struct zero_bad *bad, struct err *err);
 
 /* One update of every parameter that is not frozen; weights refreshed in the same pass, and gathered from
  * stage 1 on (collective). */

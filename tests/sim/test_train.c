@@ -28,13 +28,22 @@ static void drop(struct settings_rows *rows, const char *path, int so)
     *rows = kept;
 }
 
-static void worlds(const char *bf16, const char *form, const char *mask)
+static int is_narrow(const char *precision)
+{
+    return strcmp(precision, "fp32") != 0;
+}
+
+/* The switches of a precision: "fp32", "bf16", "fp16". */
+#define PRECISION(p) "bf16.enabled", !strcmp(p, "bf16") ? "true" : "false", "fp16.enabled", \
+                     !strcmp(p, "fp16") ? "true" : "false"
+
+static void worlds(const char *precision, const char *form, const char *mask)
 {
     static const char *const micro[] = {"", "3", "2", "2", "3"};
     struct result one = {0};
 
     for (int world = 1; world <= 4; world++) {
-        struct settings_rows rows = harness_rows(harness_job, NULL, "bf16.enabled", bf16, "model.form", form,
+        struct settings_rows rows = harness_rows(harness_job, NULL, PRECISION(precision), "model.form", form,
                                                  "data.doc_mask", mask, "data.doc_token", "10",
                                                  "train_micro_batch_size_per_gpu", micro[world],
                                                  "model.resid_dropout", "0.1", "model.attn_dropout", "0.1",
@@ -45,7 +54,7 @@ static void worlds(const char *bf16, const char *form, const char *mask)
             assert_true(r.loss[19] < r.loss[0] - 0.5); /* it learns */
             one = r;
         } else {
-            assert_close(&r, &one, 20, !strcmp(bf16, "true"));
+            assert_close(&r, &one, 20, is_narrow(precision));
             result_clear(&r);
         }
         settings_rows_clear(&rows);
@@ -55,34 +64,38 @@ static void worlds(const char *bf16, const char *form, const char *mask)
 
 static void ranks_do_not_change_the_curve(void **state)
 {
-    worlds("false", "gpt2", "false");
+    worlds("fp32", "gpt2", "false");
 }
 
 static void nor_in_llama_form_with_documents(void **state)
 {
-    worlds("false", "llama", "true");
+    worlds("fp32", "llama", "true");
 }
 
-static void nor_in_bf16(void **state)
+static void nor_in_16_bits(void **state)
 {
-    worlds("true", "gpt2", "true");
+    worlds("bf16", "gpt2", "true");
+    worlds("fp16", "gpt2", "true");
 }
 
 /* ENGINE 7: with one micro-batch all stages agree to the bit; with several {0, 1} and {2, 3} do, and the two
- * sets within the bounds. Ranks hold different slices, so the losses, the norms and (by their hash) the
- * compute weights are compared. */
+ * sets within the bounds. */
 static void assert_bits(const struct result *a, const struct result *b, int steps)
 {
     for (int i = 0; i < steps; i++) {
         assert_true(a->loss[i] == b->loss[i]);
         assert_true(a->norm[i] == b->norm[i]);
     }
+    assert_memory_equal(a->weight, b->weight, a->n * sizeof *a->weight);
     assert_true(a->valid == b->valid);
     assert_true(a->hash == b->hash);
 }
 
-/* Stages 0 to 3 of a job; persist: layers of stage 3 that are held whole, live: weights that stay gathered. */
-static void stages(int world, const char *accumulation, const char *bf16, const char *tie)
+#define STAGE_STEPS 4
+
+/* Stages 0 to 3 of a job; persist: layers of stage 3 that are held whole, live: weights that stay gathered. All within
+ * the bounds of one rank's run, which the first call, of one rank, leaves in *one. */
+static void stages(int world, const char *accumulation, const char *precision, const char *tie, struct result *one)
 {
     static const struct {
         const char *stage, *overlap, *persist, *live;
@@ -93,40 +106,53 @@ static void stages(int world, const char *accumulation, const char *bf16, const 
 
     for (int i = 0; i < 8; i++) {
         struct settings_rows rows = harness_rows(harness_job, NULL, "train_batch_size", "252",
-                                                 "gradient_accumulation_steps", accumulation, "bf16.enabled",
-                                                 bf16, "zero_optimization.stage", c[i].stage,
+                                                 "gradient_accumulation_steps", accumulation, PRECISION(precision),
+                                                 "zero_optimization.stage", c[i].stage,
                                                  "zero_optimization.overlap_comm", c[i].overlap,
                                                  "zero_optimization.stage3_param_persistence_threshold",
                                                  c[i].persist, "zero_optimization.stage3_max_live_parameters",
                                                  c[i].live, "model.tie_embedding", tie, "model.resid_dropout",
                                                  "0.1", "model.freeze", "block.1.norm1*", NULL);
 
-        r[i] = harness_train(world, 4, &rows);
+        r[i] = harness_train(world, STAGE_STEPS, &rows);
         settings_rows_clear(&rows);
         if (i != 2 || !strcmp(accumulation, "1"))
-            assert_bits(&r[i], &r[i > 2 ? 2 : 0], 4);
-        for (int s = 0; s < 4; s++)
-            assert_true(fabs(r[i].loss[s] - r[0].loss[s]) <=
-                        (!strcmp(bf16, "true") ? 1e-2 : 1e-5) * r[0].loss[s]);
+            assert_bits(&r[i], &r[i > 2 ? 2 : 0], STAGE_STEPS);
+        if (!one->weight)
+            *one = r[0];
+        assert_close(&r[i], one, STAGE_STEPS, is_narrow(precision));
     }
     for (int i = 0; i < 8; i++)
-        result_clear(&r[i]);
+        if (r[i].weight != one->weight)
+            result_clear(&r[i]);
 }
 
 static void stages_agree(void **state)
 {
     static const int world[] = {1, 2, 3, 4, 7};
+    struct result one = {0};
 
     for (int i = 0; i < 5; i++) {
-        stages(world[i], "1", "false", "true");
-        stages(world[i], "3", "false", "true");
+        stages(world[i], "1", "fp32", "true", &one);
+        stages(world[i], "3", "fp32", "true", &one);
     }
+    result_clear(&one);
 }
 
-static void stages_agree_in_bf16_and_untied(void **state)
+static void stages_agree_in_16_bits_and_untied(void **state)
 {
-    stages(3, "1", "true", "false");
-    stages(2, "3", "true", "true");
+    static const struct {
+        const char *precision, *tie;
+    } c[] = {{"bf16", "false"}, {"fp16", "true"}};
+
+    for (int i = 0; i < 2; i++) {
+        struct result one = {0};
+
+        stages(1, "1", c[i].precision, c[i].tie, &one);
+        stages(3, "1", c[i].precision, c[i].tie, &one);
+        stages(2, "3", c[i].precision, c[i].tie, &one);
+        result_clear(&one);
+    }
 }
 
 /* Each optimizer: one rank, two, three; what stage 1 splits is what stage 0 holds whole. Lamb's norms are sums
@@ -394,9 +420,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(ranks_do_not_change_the_curve),
         cmocka_unit_test(nor_in_llama_form_with_documents),
-        cmocka_unit_test(nor_in_bf16),
+        cmocka_unit_test(nor_in_16_bits),
         cmocka_unit_test(stages_agree),
-        cmocka_unit_test(stages_agree_in_bf16_and_untied),
+        cmocka_unit_test(stages_agree_in_16_bits_and_untied),
         cmocka_unit_test(optimizers_agree),
         cmocka_unit_test(predividing_changes_nothing),
         cmocka_unit_test(frozen_parameters_stay),

@@ -1,7 +1,7 @@
 # the training loop with N ranks in one process
 TRAIN_TEST_LIBS = libdsengine.a $(KERNELS_LIBS) $(DSBASE_LIBS) $(SODIUM_LIBS) $(CMOCKA_LIBS)
 TRAIN_HARNESS = tests/sim/train_harness.c tests/sim/train_harness.h
-TRAIN_TESTS = tests/sim/test_train tests/sim/test_resume tests/sim/test_zero tests/sim/test_alloc \
+TRAIN_TESTS = tests/sim/test_train tests/sim/test_resume tests/sim/test_fp16 tests/sim/test_zero tests/sim/test_alloc \
 	tests/sim/test_account
 check_PROGRAMS += $(TRAIN_TESTS)
 TESTS += $(TRAIN_TESTS)
@@ -11,6 +11,9 @@ tests_sim_test_train_LDADD = $(TRAIN_TEST_LIBS)
 tests_sim_test_resume_SOURCES = tests/sim/test_resume.c $(TRAIN_HARNESS)
 tests_sim_test_resume_CFLAGS = $(CMOCKA_TEST_CFLAGS)
 tests_sim_test_resume_LDADD = $(TRAIN_TEST_LIBS)
+tests_sim_test_fp16_SOURCES = tests/sim/test_fp16.c $(TRAIN_HARNESS)
+tests_sim_test_fp16_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_sim_test_fp16_LDADD = $(TRAIN_TEST_LIBS)
 tests_sim_test_zero_SOURCES = tests/sim/test_zero.c $(TRAIN_HARNESS)
 tests_sim_test_zero_CFLAGS = $(CMOCKA_TEST_CFLAGS)
 tests_sim_test_zero_LDADD = $(TRAIN_TEST_LIBS)

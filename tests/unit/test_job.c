@@ -80,6 +80,8 @@ static void deepspeed_file(void **state)
     assert_true(job.optim == OPTIM_ADAMW && job.sched == SCHED_WARMUP_DECAY &&
                 job.warmup_num_steps == 100);
     assert_true(job.bf16 && job.total_num_steps == 1000);
+    assert_true(!job.fp16.enabled && job.fp16.loss_scale == 0 && job.fp16.initial_scale_power == 16 &&
+                job.fp16.window == 1000 && job.fp16.hysteresis == 2 && job.fp16.min_loss_scale == 1);
 }
 
 static void deepspeed_refusals(void **state)
@@ -88,13 +90,13 @@ static void deepspeed_refusals(void **state)
     assert_string_equal(
         apply(
             "{\"optimizer\": {\"type\": \"OneBitAdam\", \"params\": {\"max_grad_norm\": 1.0}},\n"
-            "\"fp16\": {\"enabled\": true},\n"
+            "\"amp\": {\"enabled\": true},\n"
             "\"zero_optimization\": {\"stage\": 4, \"offload_optimizer\": {\"device\": \"cpu\"}},\n"
             "\"gradient_acumulation_steps\": 2}"),
         "f:1: optimizer.type = OneBitAdam: expected one of AdamW, Adam, Lion, Adagrad, SGD, Lamb (Adam "
         "is AdamW too, as in DeepSpeed, unless optimizer.params.adam_w_mode = false)\n"
         "f:1: optimizer.params.max_grad_norm = 1 is not supported, only 0: use gradient_clipping\n"
-        "f:2: fp16.enabled = true: section fp16 of DeepSpeed is not supported: use bf16.enabled\n"
+        "f:2: amp.enabled = true: section amp of DeepSpeed is not supported: use bf16.enabled or fp16.enabled\n"
         "f:3: zero_optimization.stage = 4: expected a whole number in 0..3 (what is split over the "
         "data ranks: 0 nothing, 1 optimizer states, 2 gradients too, 3 weights too)\n"
         "f:3: zero_optimization.offload_optimizer.device = cpu is not supported, only none\n"
