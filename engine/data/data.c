@@ -280,6 +280,22 @@ static void split_parts(struct data *d, const struct job *job, int own_valid)
         d->part[DATA_VALID] = (struct part){&d->train, n - valid, valid};
 }
 
+/* A mask of documents where nothing begins one would mask nothing. */
+static int check_documents(const struct data *d, struct err *err)
+{
+    const struct stream *s = &d->train;
+
+    if (d->doc_token >= d->vocab)
+        return err_set(err, ERR_INPUT, "[data] doc_token is %lld, and the ids of tokens end at %lld",
+                       (long long)d->doc_token, (long long)d->vocab - 1);
+    if (d->doc_mask && d->doc_token < 0 && (s->file[0].kind != DATA_TEXT || s->n == 1))
+        return err_set(err, ERR_INPUT,
+                       "[data] doc_mask is on, and nothing says where a document begins: %s; give the id that begins "
+                       "one as doc_token, or take doc_mask out",
+                       s->file[0].kind == DATA_TEXT ? "the training data is one text" : "token files have no marks of their own");
+    return 0;
+}
+
 static int open_all(struct data *d, const struct job *job, int64_t vocab, struct err *err)
 {
     int own_valid = has_words(job->valid);
@@ -302,7 +318,7 @@ static int open_all(struct data *d, const struct job *job, int64_t vocab, struct
     split_parts(d, job, own_valid);
     if (check_length(d, DATA_TRAIN, 1, err) ||
         ((own_valid || job->valid_split > 0) && check_length(d, DATA_VALID, own_valid, err)) ||
-        check_ids(d, &d->train, vocab, err) || check_ids(d, &d->valid, vocab, err))
+        check_ids(d, &d->train, vocab, err) || check_ids(d, &d->valid, vocab, err) || check_documents(d, err))
         return -1;
     return hash_data(d, err);
 }

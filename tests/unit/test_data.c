@@ -163,6 +163,7 @@ static void test_shards_join(void **state)
     put_bin("s_0.bin", 20240801, 7, 2, 4, one, 2);
     put_bin("s_1.bin", 20240801, 7, 3, 4, two, 3);
     job.doc_mask = 1;
+    job.doc_token = 9;
     d = open_job(&job);
     assert_int_equal(data_vocab(d), 70001);
     assert_int_equal(data_samples(d, DATA_TRAIN), 1);
@@ -445,10 +446,27 @@ static void test_large_counts(void **state)
     assert_non_null(strstr(err.text, "is cut short: its header counts 3000000000 tokens"));
 }
 
+/* A mask that nothing decides would mask nothing; an id that no token has would begin nothing. */
+static void test_documents_without_a_mark(void **state)
+{
+    static const uint32_t id[] = {0, 1, 2, 3, 4, 5};
+    struct job text = job_of("one.txt", 2), ids = job_of("one.bin", 2);
+
+    put_text("one.txt", "abcdefgh");
+    put_bin("one.bin", 20240520, 1, 6, 2, id, 6);
+    text.doc_token = 256;
+    refuse(&text, 0, "doc_token", "is 256, and the ids of tokens end at 255", "");
+    text.doc_mask = ids.doc_mask = 1;
+    text.doc_token = -1;
+    refuse(&text, 0, "doc_mask", "the training data is one text", "as doc_token");
+    refuse(&ids, 0, "doc_mask", "token files have no marks", "as doc_token");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_windows),      cmocka_unit_test(test_documents),
+        cmocka_unit_test(test_documents_without_a_mark),
         cmocka_unit_test(test_doc_token),    cmocka_unit_test(test_shards_join),
         cmocka_unit_test(test_split),        cmocka_unit_test(test_order),
         cmocka_unit_test(test_hash),         cmocka_unit_test(test_bad_files),
