@@ -60,7 +60,7 @@ static int info_main(int argc, char **argv)
 
 int ds_main(int argc, char **argv)
 {
-    log_open("ds-rank");
+    log_open(argc && strrchr(argv[0], '/') ? strrchr(argv[0], '/') + 1 : argc ? argv[0] : "ds-rank");
     if (argc < 2)
         return train_main();
     argc--;

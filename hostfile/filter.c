@@ -294,24 +294,27 @@ static int most_slots(const struct host *host)
 
 static int check_counts(const struct hosts *h, const struct host_filter *f, struct err *err)
 {
+    const char *nodes = f->nodes_option ? f->nodes_option : "--num_nodes";
+    const char *slots = f->slots_option ? f->slots_option : "--num_gpus";
+
     if (f->num_nodes == 0 || f->num_nodes < -1)
-        return err_set(err, ERR_INPUT, "--num_nodes is %d; give 1 to %d", f->num_nodes, h->n);
+        return err_set(err, ERR_INPUT, "%s is %d; give 1 to %d", nodes, f->num_nodes, h->n);
     if (f->num_slots == 0 || f->num_slots < -1)
-        return err_set(err, ERR_INPUT, "--num_gpus is %d; give at least 1", f->num_slots);
+        return err_set(err, ERR_INPUT, "%s is %d; give at least 1", slots, f->num_slots);
     if ((int64_t)f->num_slots * (f->num_nodes > 0 ? f->num_nodes : h->n) > SLOTS_MOST)
-        return err_set(err, ERR_INPUT, "--num_gpus is %d, which is more than %d ranks in all; lower it", f->num_slots,
-                       SLOTS_MOST);
+        return err_set(err, ERR_INPUT, "%s is %d, which is more than %d ranks in all; lower it", slots,
+                       f->num_slots, SLOTS_MOST);
     if (f->num_nodes > h->n)
         return err_set(err, ERR_INPUT,
-                       "--num_nodes is %d but %.128s has %d host%s; lower it or add "
+                       "%s is %d but %.128s has %d host%s; lower it or add "
                        "hosts",
-                       f->num_nodes, h->source, h->n, h->n == 1 ? "" : "s");
+                       nodes, f->num_nodes, h->source, h->n, h->n == 1 ? "" : "s");
     for (int i = 0; i < (f->num_nodes > 0 ? f->num_nodes : h->n); i++)
         if (f->num_slots > most_slots(&h->host[i]))
             return err_set(err, ERR_INPUT,
-                           "--num_gpus is %d but host %.64s has %d slot%s; lower it or leave the "
+                           "%s is %d but host %.64s has %d slot%s; lower it or leave the "
                            "host out",
-                           f->num_slots, h->host[i].name, most_slots(&h->host[i]),
+                           slots, f->num_slots, h->host[i].name, most_slots(&h->host[i]),
                            most_slots(&h->host[i]) == 1 ? "" : "s");
     return 0;
 }

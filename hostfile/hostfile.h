@@ -40,6 +40,7 @@ int hosts_source(struct hosts *, const char *spec, struct err *);
 struct host_filter {
     const char *include, *exclude;
     int num_nodes, num_slots;
+    const char *nodes_option, *slots_option; /* what gave the numbers, for messages; NULL: --num_nodes, --num_gpus */
 };
 int hosts_filter(struct hosts *, const struct host_filter *, struct err *);
 

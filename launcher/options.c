@@ -62,7 +62,7 @@ static const struct option_row rows[] = {
     {"no-local-rank", 0, OPT_FLAG, AT(no_local_rank), 0, 0, NULL, NULL,
      "no --local_rank=N in front of the arguments of a Python program"},
     {"export", 0, OPT_LIST, AT(export), 0, 0, "NAME[=VALUE]", NULL,
-     "carry this variable to the ranks too; 'PREFIX*' for many, NONE for none but these"},
+     "carry this variable to the ranks too; 'PREFIX*' for many, ALL, NONE for none but these"},
     {"venv-script", 0, OPT_STR, AT(venv_script), 0, 0, "FILE", NULL,
      "sourced by a shell on every host before the ranks start; what it sets is theirs"},
     {"deepspeed-config", 0, OPT_STR, AT(deepspeed_config), 0, 0, "FILE", NULL,
@@ -116,8 +116,7 @@ static const struct option_row rows[] = {
 
 #define NOWN ((int)(sizeof rows / sizeof rows[0]))
 
-/* Row i of both tables, NULL behind the last. */
-static const struct option_row *row_at(int i)
+const struct option_row *options_row(int i)
 {
     return i < NOWN ? &rows[i] : i < NOWN + options_torch_n ? &options_torch_rows[i - NOWN] : NULL;
 }
@@ -128,7 +127,7 @@ static const char *options_name(int i)
     const struct option_row *r;
     int j;
 
-    for (j = 0; (r = row_at(j)); j++)
+    for (j = 0; (r = options_row(j)); j++)
         if (r->name && i-- == 0)
             return r->name;
     return NULL;
@@ -152,7 +151,7 @@ static const struct option_row *find_long(const char *name, size_t n)
     const struct option_row *r;
     int i;
 
-    for (i = 0; (r = row_at(i)); i++)
+    for (i = 0; (r = options_row(i)); i++)
         if (r->name && same_name(r->name, name, n))
             return r;
     return NULL;
@@ -163,7 +162,7 @@ static const struct option_row *find_letter(char c)
     const struct option_row *r;
     int i;
 
-    for (i = 0; (r = row_at(i)); i++)
+    for (i = 0; (r = options_row(i)); i++)
         if (r->name && r->letter == c)
             return r;
     return NULL;
@@ -186,37 +185,6 @@ static int unknown_flag(const char *word, size_t n, struct err *err)
     free(names);
     return err_set(err, ERR_INPUT, "unknown option %.*s%s%s; see ds-launch --help", (int)n, word,
                    near ? ", did you mean --" : "", near ? near : "");
-}
-
-static void help(struct buf *out)
-{
-    const struct option_row *r;
-    int i;
-
-    buf_adds(out, "Usage: ds-launch [OPTION...] JOB.ini\n"
-                  "       ds-launch [OPTION...] PROGRAM [ARGUMENT...]\n"
-                  "       ds-launch hosts|plan|info [OPTION...] [JOB.ini | PROGRAM...]\n"
-                  "       ds-launch exec [OPTION...] [--] COMMAND [ARGUMENT...]\n"
-                  "       ds-launch ps | kill [--signal NAME] JOB\n"
-                  "       ds-launch data|ckpt|sample|lr ARGUMENT...\n\n"
-                  "Trains a job, or starts a program, on every host of a hostfile at once.\n");
-    for (i = 0; (r = row_at(i)); i++) {
-        struct buf left = BUF_INIT;
-
-        if (!r->name) {
-            buf_addf(out, "\n%s:\n", r->help);
-        } else if (r->help) {
-            if (r->letter)
-                buf_addf(&left, "-%c, ", r->letter);
-            buf_addf(&left, "--%s%s%s", r->name, r->arg ? " " : "",
-                     r->kind == OPT_WORD ? r->extra : r->arg ? r->arg : "");
-            buf_addf(out, left.len > 26 ? "  %s\n%30s%s\n" : "  %-26s%2s%s\n", buf_str(&left), "",
-                     r->help);
-        }
-        buf_clear(&left);
-    }
-    buf_adds(out, "\nFlags may be spelled with - or _. Times are 30s, 500ms, 2m.\n"
-                  "Options of deepspeed and torchrun without a use here are refused with the reason.\n");
 }
 
 static int bad_value(const struct option_row *r, const char *v, const char *wants, struct err *err)
@@ -352,7 +320,7 @@ static int store(struct options *o, const struct option_row *r, const char *v, s
     case OPT_TORCH:
         return options_torch_store(o, r, v, warn, err);
     case OPT_HELP:
-        help(out);
+        options_help(o->argc ? o->argv[0] : NULL, out);
         return 1;
     case OPT_VERSION:
         buf_addf(out, "ds-launch %s\n", PACKAGE_VERSION);
@@ -396,18 +364,22 @@ static int take_flag(struct options *o, char **argv, int argc, int *i, struct bu
     return store(o, r, value, out, warn, err);
 }
 
+#define COUNTS " num-nodes num-gpus num-accelerators nnodes nproc-per-node "
+
 /* Values that contradict each other. */
 static int check(const struct options *o, struct err *err)
 {
     enum log_level level;
+    const char *number;
 
     if (o->hostfile && o->hosts)
         return err_set(err, ERR_INPUT, "--hostfile and --hosts exclude each other; give one of them");
     if (o->include && o->exclude)
         return err_set(err, ERR_INPUT, "--include and --exclude exclude each other; give one of them");
-    if ((o->include || o->exclude) && (o->num_nodes >= 0 || o->ranks_per_node >= 0))
-        return err_set(err, ERR_INPUT, "--num_nodes and --num_gpus cannot be given together with "
-                       "--include or --exclude; say it all in the filter");
+    if ((o->include || o->exclude) && (o->num_nodes >= 0 || o->ranks_per_node >= 0 || o->torch.nproc) &&
+        (number = options_given(o, COUNTS)))
+        return err_set(err, ERR_INPUT, "--%s cannot be given together with --%s; say it all in the filter", number,
+                       o->include ? "include" : "exclude");
     if (o->bind_cores && o->bind_to && strcmp(o->bind_to, "core"))
         return err_set(err, ERR_INPUT, "--bind-cores-to-rank is --bind-to core, but --bind-to %s is given too; give "
                        "one of them", o->bind_to);

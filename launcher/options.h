@@ -15,6 +15,7 @@ struct torch_options {
     int standalone, max_restarts;
     int64_t join_ms;          /* of --rdzv-conf; 0: not given */
     char *run_id, *role, *local_addr;              /* NULL: not given */
+    char *node_rank, *endpoint;                    /* NULL: not given */
     char *log_dir, *redirects, *tee, *ranks_shown; /* NULL: not given */
 };
 
@@ -71,6 +72,8 @@ int options_parse_more(struct options *o, struct buf *out, struct buf *warn, str
 int options_is_job(const char *word);
 /* options_use.c. 1 when word is a command of ours that reads these options: hosts, plan, ... */
 int options_is_command(const char *word);
+/* The option among names (" a b c ") that was given last, as it is in the table; NULL: none of them was. */
+const char *options_given(const struct options *o, const char *names);
 /* Refuses what the command in o->argv[0] has no use for; any other word there is a program or job. */
 int options_check_use(const struct options *o, struct err *err);
 /* One line for every word of o->argv behind the program that is spelled like one of our flags: it belongs to

@@ -38,6 +38,11 @@ struct option_row {
 #define REFUSED(name, arg, why) {name, 0, OPT_REFUSED, 0, 0, 0, arg, why, NULL}
 #define NOTHING(name, arg, why) {name, 0, OPT_NOTHING, 0, 0, 0, arg, why, NULL}
 
+/* Row i of all tables, NULL behind the last. */
+const struct option_row *options_row(int i);
+/* options_use.c. What --help prints; command: of ours, its own options only; NULL or another word: everything. */
+void options_help(const char *command, struct buf *out);
+
 /* torchrun's words: a table of its own, and how an OPT_TORCH row stores its value. */
 extern const struct option_row options_torch_rows[];
 extern const int options_torch_n;

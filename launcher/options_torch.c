@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define WORD(name, letter, arg, help) {name, letter, OPT_TORCH, 0, 0, 0, arg, NULL, help}
-#define ONCE "type this once, not per node: "
+#define ONCE "type this once, not per node, and leave it out: "
 
 const struct option_row options_torch_rows[] = {
     HEAD("Words of torchrun"),
@@ -20,6 +20,8 @@ const struct option_row options_torch_rows[] = {
     WORD("rdzv-id", 0, "ID", "TORCHELASTIC_RUN_ID; default: the job's id"),
     WORD("rdzv-backend", 0, "c10d|static", "without effect; etcd is refused"),
     WORD("rdzv-conf", 0, "KEY=VALUE,...", "join_timeout is --connect-timeout; what is for torchrun's store is refused"),
+    WORD("rdzv-endpoint", 0, "HOST:PORT", "with --nnodes 1 localhost has no effect; else refused"),
+    WORD("node-rank", 0, "N", "with --nnodes 1 number 0 has no effect; else refused: a launch is typed once"),
     WORD("role", 0, "NAME", "ROLE_NAME (default \"default\")"),
     WORD("local-addr", 0, "ADDRESS", "MASTER_ADDR of a launch on one host"),
     WORD("log-dir", 0, "DIR", "write output to DIR/ID_*/attempt_N/RANK/stdout.log and stderr.log too"),
@@ -29,15 +31,15 @@ const struct option_row options_torch_rows[] = {
     {"use-env", 0, OPT_FLAG, AT(no_local_rank), 0, 0, NULL, NULL, "the same as --no-local-rank"},
     NOTHING("monitor-interval", "SECONDS", "the end of a rank is seen when it happens"),
     NOTHING("start-method", "NAME", "a rank is a program of its own, started by exec"),
-    REFUSED("node-rank", "N", ONCE "hosts get their numbers in the order of the hostfile"),
-    REFUSED("rdzv-endpoint", "HOST:PORT",
-            ONCE "the first host is the master; --master-addr and --master-port name another place"),
-    REFUSED("run-path", NULL, "it belongs to torchrun's own interpreter; name the script, it runs under python3 -u"),
-    REFUSED("logs-specs", "NAME", "it names a Python plug-in of torchrun; see --log-dir, --tee and --redirects"),
+    REFUSED("run-path", NULL,
+            "it belongs to torchrun's own interpreter; leave it out, the script runs under python3 -u"),
+    REFUSED("logs-specs", "NAME",
+            "it names a Python plug-in of torchrun; leave it out, and see --log-dir, --tee and --redirects"),
     REFUSED("event-log-handler", "NAME",
-            "it names a Python plug-in of torchrun; a job's run folder has events.jsonl"),
-    REFUSED("signals-to-handle", "LIST", "INT, TERM, HUP, USR1 and USR2 are passed on to the ranks always"),
-    REFUSED("virtual-local-rank", NULL, "LOCAL_RANK is the index among all devices of the node"),
+            "it names a Python plug-in of torchrun; leave it out, a job's run folder has events.jsonl"),
+    REFUSED("signals-to-handle", "LIST",
+            "leave it out: INT, TERM, HUP, USR1 and USR2 are passed on to the ranks always"),
+    REFUSED("virtual-local-rank", NULL, "leave it out: LOCAL_RANK is the index among all devices of the node"),
     REFUSED("numa-binding", "NAME", "say --bind-to numa, socket or core"),
 };
 const int options_torch_n = (int)(sizeof options_torch_rows / sizeof options_torch_rows[0]);
@@ -191,9 +193,40 @@ int options_torch_store(struct options *o, const struct option_row *r, const cha
         return take_string(&t->role, r, v, err);
     if (!strcmp(r->name, "local-addr"))
         return take_string(&t->local_addr, r, v, err);
+    if (!strcmp(r->name, "node-rank"))
+        return take_string(&t->node_rank, r, v, err);
+    if (!strcmp(r->name, "rdzv-endpoint"))
+        return take_string(&t->endpoint, r, v, err);
     if (strcmp(r->name, "standalone"))
         return take_log(o, r, v, err);
     t->standalone = 1;
+    return 0;
+}
+
+static int is_loopback(const char *endpoint)
+{
+    static const char *const names[] = {"localhost", "127.0.0.1", "[::1]"};
+    const char *colon = strrchr(endpoint, ':');
+    size_t n = colon && !strchr(colon, ']') ? (size_t)(colon - endpoint) : strlen(endpoint), i;
+
+    for (i = 0; i < 3; i++)
+        if (strlen(names[i]) == n && !strncmp(names[i], endpoint, n))
+            return 1;
+    return 0;
+}
+
+/* What torchrun asks of each node again says nothing new where there is one. */
+static int check_once(const struct options *o, struct err *err)
+{
+    const struct torch_options *t = &o->torch;
+    int one = t->standalone || o->num_nodes == 1 || t->nodes_max == 1;
+
+    if (t->node_rank && !(one && !strcmp(t->node_rank, "0")))
+        return err_set(err, ERR_INPUT, "--node-rank %s is not supported: " ONCE "hosts get their numbers in the order of "
+                       "the hostfile", t->node_rank);
+    if (t->endpoint && !(one && is_loopback(t->endpoint)))
+        return err_set(err, ERR_INPUT, "--rdzv-endpoint %s is not supported: " ONCE "the first host is the master; "
+                       "--master-addr and --master-port name another place", t->endpoint);
     return 0;
 }
 
@@ -205,20 +238,20 @@ int options_torch_check(const struct options *o, struct err *err)
         return err_set(err, ERR_INPUT, "--standalone is for this machine only and excludes --hostfile and --hosts");
     if (t->standalone && (o->num_nodes > 1 || t->nodes_min > 1))
         return err_set(err, ERR_INPUT, "--standalone is for one node, but --nnodes asks for more");
-    if ((o->include || o->exclude) && t->nproc)
-        return err_set(err, ERR_INPUT, "--nproc-per-node cannot be given together with --include or --exclude; say it "
-                       "all in the filter");
     if (t->nproc < 0 && o->ranks_per_node > 0)
-        return err_set(err, ERR_INPUT, "--nproc-per-node and --num_gpus say the same; give one of them");
+        return err_set(err, ERR_INPUT, "--nproc-per-node and --%s say the same; give one of them",
+                       options_given(o, " num-gpus num-accelerators "));
     if (o->master_addr && t->local_addr && strcmp(o->master_addr, t->local_addr))
         return err_set(err, ERR_INPUT, "--local-addr and --master-addr differ; give one of them");
-    return 0;
+    return check_once(o, err);
 }
 
 void options_torch_clear(struct torch_options *t)
 {
     free(t->run_id);
     free(t->role);
+    free(t->node_rank);
+    free(t->endpoint);
     free(t->local_addr);
     free(t->log_dir);
     free(t->redirects);

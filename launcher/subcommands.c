@@ -252,7 +252,7 @@ int cmd_rank(char **argv)
     char *path = program_find("ds-rank", "DS_RANK", &err);
 
     if (path) {
-        argv[0] = path;
+        argv[0] = xstrdup("ds-launch"); /* its messages begin with it */
         execv(path, argv);
         err_set(&err, ERR_INPUT_FILE, "cannot start %s: %m", path);
     }

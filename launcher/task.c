@@ -269,11 +269,23 @@ static int this_machine(struct hosts *hosts, const struct task *t, const struct 
     return hosts_source(hosts, spec, err);
 }
 
+/* "--NAME" of the option that gave a number, else the path of the job's setting. */
+static const char *giver(const struct options *o, const char *names, const char *path, char out[40])
+{
+    const char *name = options_given(o, names);
+
+    snprintf(out, 40, "%s%s", name ? "--" : "", name ? name : path);
+    return out;
+}
+
 int task_hosts(const struct task *t, const struct options *o, struct hosts *hosts, struct err *err)
 {
     const struct job *j = &t->job;
+    char nodes[40], slots[40];
     struct host_filter filter = {o->include ? o->include : j->include,
-                                 o->exclude ? o->exclude : j->exclude, o->num_nodes, o->ranks_per_node};
+                                 o->exclude ? o->exclude : j->exclude, o->num_nodes, o->ranks_per_node,
+                                 giver(o, " num-nodes nnodes ", "launch.num_nodes", nodes),
+                                 giver(o, " num-gpus num-accelerators nproc-per-node ", "launch.ranks_per_node", slots)};
     struct host_filter local; /* where no hostfile is named */
     int rc;
 

@@ -51,7 +51,7 @@ static int nproc_words(const struct options *o, const struct hosts *hosts, struc
 int torch_hosts(const struct options *o, struct hosts *hosts, struct err *err)
 {
     const struct torch_options *t = &o->torch;
-    struct host_filter first = {NULL, NULL, t->nodes_max, -1};
+    struct host_filter first = {.num_nodes = t->nodes_max, .num_slots = -1, .nodes_option = "--nnodes"};
 
     if (nproc_words(o, hosts, err))
         return -1;

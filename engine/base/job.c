@@ -196,8 +196,8 @@ int job_batch(struct job *job, const struct settings *s, int64_t data_size, stru
     }
     near = nearest_triangle(asked);
     snprintf(word[0], sizeof word[0], "%lld", (long long)asked.train);
-    snprintf(word[1], sizeof word[1], asked.micro ? "%lld" : "(open)", (long long)asked.micro);
-    snprintf(word[2], sizeof word[2], asked.acc ? "%lld" : "(open)", (long long)asked.acc);
+    snprintf(word[1], sizeof word[1], asked.micro ? "%lld" : "(not given)", (long long)asked.micro);
+    snprintf(word[2], sizeof word[2], asked.acc ? "%lld" : "(not given)", (long long)asked.acc);
     return err_set(err, ERR_INPUT,
                    "train_batch_size %s is not train_micro_batch_size_per_gpu %s x "
                    "gradient_accumulation_steps %s x "

@@ -1,4 +1,4 @@
-/* Messages to stderr: see log.h. One write(2) per message, so that lines of many processes on one
+/* Messages to stderr: see log.h. One write(2) per line, so that lines of many processes on one
  * pipe stay whole (up to PIPE_BUF). */
 #include "engine/base/log.h"
 
@@ -17,35 +17,39 @@ void log_open(const char *program)
     log_program = program;
 }
 
+/* One write, so that it stays whole. */
+static void write_line(const char *program, const char *word, const char *line, int n)
+{
+    char text[4096];
+    int len = snprintf(text, sizeof text - 1, "%.255s%s%s%.*s", program ? program : "", program ? ": " : "", word, n, line);
+    ssize_t done;
+
+    if (len > (int)sizeof text - 2) {
+        len = (int)sizeof text - 2;
+        memcpy(text + len - 3, "...", 3);
+    }
+    text[len++] = '\n';
+    done = write(STDERR_FILENO, text, (size_t)len);
+    (void)done;
+}
+
 void log_msg(enum log_level level, const char *fmt, ...)
 {
     static const char *const word[] = {"", "warning: ", "", "debug: "};
-    char text[4096];
-    int saved = errno, n = 0, more;
-    ssize_t done;
+    char text[8192], *line = text;
+    int saved = errno, n;
     va_list ap;
 
     if (level > log_level)
         return;
-    if (log_program)
-        n = snprintf(text, 256, "%s: ", log_program);
-    if (n > 255)
-        n = 255;
-    n += snprintf(text + n, 32, "%s", word[level]);
-    errno = saved; /* for %m */
     va_start(ap, fmt);
-    more = vsnprintf(text + n, sizeof text - 1 - (size_t)n, fmt, ap);
+    vsnprintf(text, sizeof text, fmt, ap); /* errno is the caller's still, for %m */
     va_end(ap);
-    if (more < 0)
-        more = 0;
-    if (more >= (int)sizeof text - 1 - n) {
-        more = (int)sizeof text - 2 - n;
-        memcpy(text + n + more - 3, "...", 3);
-    }
-    n += more;
-    text[n++] = '\n';
-    done = write(STDERR_FILENO, text, (size_t)n);
-    (void)done;
+    do {
+        n = (int)strcspn(line, "\n");
+        write_line(log_program, word[level], line, n);
+        line += n + (line[n] == '\n');
+    } while (*line);
     errno = saved;
 }
 

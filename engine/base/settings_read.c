@@ -191,7 +191,7 @@ int settings_read_file(struct settings_rows *rows, const char *path, struct err 
     struct buf text = BUF_INIT;
 
     if (fd < 0)
-        return err_set(err, ERR_INPUT_FILE, "%s: cannot be opened: %m", path);
+        return err_set(err, ERR_INPUT_FILE, "%s: cannot be opened: %m; give the path of a file that can be read", path);
     rc = read_whole(fd, path, &text, err);
     close(fd);
     if (rc == 0)

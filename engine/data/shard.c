@@ -304,9 +304,10 @@ static const char usage[] =
     "\n"
     "Turns text files into a token file that [data] train and valid read: one token a byte.\n"
     "\n"
-    "  --shard-tokens N  begin a new file after N tokens: OUT_000000.bin, OUT_000001.bin, ...\n"
-    "  --doc-token ID    put this id (0 to 65535) in front of each text; set [data] doc_token to "
-    "it\n"
+    "  --shard-tokens N  begin a new file after N tokens (100M, 64Mi): OUT_000000.bin, OUT_000001.bin, ...;\n"
+    "                    default: one file\n"
+    "  --doc-token ID    put this id (0 to 65535) in front of each text, and set [data] doc_token to\n"
+    "                    it; default: none\n"
     "  --force           replace what is there\n"
     "  --help            this text\n";
 
@@ -317,6 +318,13 @@ static int read_number(const char *flag, const char *text, int64_t lo, int64_t h
         return 0;
     return err_set(err, ERR_INPUT, "--%s is \"%.64s\"; give a whole number from %lld to %lld", flag,
                    text, (long long)lo, (long long)hi);
+}
+
+static int read_size(const char *flag, const char *text, int64_t *out, struct err *err)
+{
+    if (parse_size(text, out) == 0 && *out > 0)
+        return 0;
+    return err_set(err, ERR_INPUT, "--%s is \"%.64s\"; give a whole number from 1, such as 100M or 64Mi", flag, text);
 }
 
 /* 0, 1 when help was printed, -1. */
@@ -333,7 +341,7 @@ static int read_options(struct options *opt, int argc, char **argv, struct err *
     optind = 0;
     while (rc == 0 && (c = getopt_long(argc, argv, ":", longs, NULL)) != -1) {
         if (c == 's')
-            rc = read_number("shard-tokens", optarg, 1, INT64_MAX, &opt->shard_tokens, err);
+            rc = read_size("shard-tokens", optarg, &opt->shard_tokens, err);
         else if (c == 'd')
             rc = read_number("doc-token", optarg, 0, 65535, &opt->doc_token, err);
         else if (c == 'f')

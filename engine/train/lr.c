@@ -44,17 +44,26 @@ static int print_rates(const char *path, int64_t steps, struct err *err)
 }
 
 static const char usage[] = "usage: ds-launch lr JOB [-n STEPS]";
+static const char help[] = "usage: ds-launch lr JOB [-n STEPS]\n"
+                           "\n"
+                           "Prints the learning rate of every step, and the momentum where it cycles, as columns.\n"
+                           "\n"
+                           "  -n STEPS  so many steps; default: run.steps, else scheduler.params.total_num_steps\n"
+                           "  --help    this text";
 
 int train_lr_main(int argc, char **argv)
 {
     struct err err = ERR_INIT;
     int64_t steps = 0;
 
-    if (parse_help(argc, argv, usage))
+    if (parse_help(argc, argv, help))
         return 0;
-    if ((argc != 2 && argc != 4) ||
-        (argc == 4 && (strcmp(argv[2], "-n") || parse_i64(argv[3], 1, INT64_MAX, &steps) < 0))) {
+    if ((argc != 2 && argc != 4) || (argc == 4 && strcmp(argv[2], "-n"))) {
         log_error("%s", usage);
+        return 2;
+    }
+    if (argc == 4 && parse_i64(argv[3], 1, INT64_MAX, &steps) < 0) {
+        log_error("-n %s: give a whole number from 1", argv[3]);
         return 2;
     }
     if (print_rates(argv[1], steps, &err) < 0) {

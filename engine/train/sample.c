@@ -31,13 +31,33 @@ struct sampler {
 
 static const char usage[] =
     "usage: ds-launch sample CKPT [--prompt TEXT] [--tokens N] [--temperature X] [--top-k K] [--seed S]";
+static const char help[] =
+    "usage: ds-launch sample [OPTION...] CKPT\n"
+    "\n"
+    "Prints the prompt and what the model of a checkpoint (a step, ckpt or run folder) writes behind it.\n"
+    "\n"
+    "  --prompt TEXT      what it goes on from (default: a line end)\n"
+    "  --tokens N         so many tokens, from 1 (default 400)\n"
+    "  --temperature X    from 0, which takes the likeliest token, to wild (default 0.8)\n"
+    "  --top-k K          choose among the K likeliest tokens; 0: among all (default 0)\n"
+    "  --seed S           another number writes another text, from 0 (default 1)\n"
+    "  --help             this text";
+
+enum { MOST = 1 << 30 };
+
+static int read_number(const char *flag, const char *v, int64_t lo, int64_t hi, int64_t *out, struct err *err)
+{
+    if (!parse_i64(v, lo, hi, out))
+        return 0;
+    return err_set(err, ERR_INPUT, "%s %s: give a whole number from %lld to %lld", flag, v, (long long)lo, (long long)hi);
+}
 
 static int parse_args(struct sampler *s, int argc, char **argv, struct err *err)
 {
     *s = (struct sampler){.prompt = "\n", .tokens = 400, .top_k = 0, .seed = 1, .temperature = 0.8};
     for (int i = 1; i < argc; i++) {
         const char *a = argv[i], *v = i + 1 < argc ? argv[i + 1] : NULL;
-        int bad = 0;
+        int rc = 0;
 
         if (a[0] != '-' && !s->path) {
             s->path = a;
@@ -49,17 +69,19 @@ static int parse_args(struct sampler *s, int argc, char **argv, struct err *err)
         if (!strcmp(a, "--prompt"))
             s->prompt = v;
         else if (!strcmp(a, "--tokens"))
-            bad = parse_i64(v, 1, 1 << 30, &s->tokens);
+            rc = read_number(a, v, 1, MOST, &s->tokens, err);
         else if (!strcmp(a, "--top-k"))
-            bad = parse_i64(v, 0, 1 << 30, &s->top_k);
+            rc = read_number(a, v, 0, MOST, &s->top_k, err);
         else if (!strcmp(a, "--seed"))
-            bad = parse_i64(v, 0, INT64_MAX, &s->seed);
+            rc = read_number(a, v, 0, INT64_MAX, &s->seed, err);
         else if (!strcmp(a, "--temperature"))
-            bad = parse_f64(v, &s->temperature) < 0 || s->temperature < 0;
+            rc = parse_f64(v, &s->temperature) < 0 || s->temperature < 0
+                     ? err_set(err, ERR_INPUT, "%s %s: give a number from 0", a, v)
+                     : 0;
         else
-            return err_set(err, ERR_INPUT, "unknown option %s; %s", a, usage);
-        if (bad)
-            return err_set(err, ERR_INPUT, "%s %s: not a number in its range; %s", a, v, usage);
+            return err_set(err, ERR_INPUT, "unknown option %s; see ds-launch sample --help", a);
+        if (rc)
+            return rc;
     }
     return s->path ? 0 : err_set(err, ERR_INPUT, "%s", usage);
 }
@@ -255,7 +277,7 @@ int sample_main(int argc, char **argv)
     struct err err = ERR_INIT;
     int rc;
 
-    if (parse_help(argc, argv, usage))
+    if (parse_help(argc, argv, help))
         return 0;
     rc = parse_args(&s, argc, argv, &err);
 

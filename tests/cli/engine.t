@@ -81,6 +81,18 @@ is "verify of a run whose newest checkpoint is broken: status" $? 2
 like "verify of a run whose newest checkpoint is broken: says which" "$out" "step-6/rank-1.safetensors"
 like "verify of a run whose newest checkpoint is broken: and what would be taken" "$out" "would begin at broken/ckpt/step-3"
 
+for word in "sample run --tokens x" "sample run --tokens 0"; do
+    is "$word: the range" "$("$launch" $word 2>&1)" "ds-launch: --tokens ${word##* }: give a whole number from 1 to 1073741824"
+done
+is "sample run --temperature -1: the range" "$("$launch" sample run --temperature -1 2>&1)" \
+    "ds-launch: --temperature -1: give a number from 0"
+is "lr -n 0: the range" "$("$launch" lr job.ini -n 0 2>&1)" "ds-launch: -n 0: give a whole number from 1"
+like "lr of no file" "$("$launch" lr nofile 2>&1)" "ds-launch: nofile: cannot be opened: No such file or directory; give the path"
+# every option that a word has is in the manual page
+for word in sample ckpt lr data; do
+    is "$word --help and the manual page agree" "$("$launch" $word --help | grep -o '^  -[-a-z]*' | grep -v help | while read -r f; do
+        sed -n "/^.SS ds-launch $word/,/^.S[SH]/p" "$top_srcdir/doc/ds-launch.1" | sed 's/\\-/-/g' | grep -qe "$f" || echo "$f"; done)" ""
+done
 like "sample --help" "$("$launch" sample --help)" "--temperature"
 like "ckpt --help" "$("$launch" ckpt --help)" "inspect|verify"
 like "ckpt inspect lists tensors" "$("$launch" ckpt inspect run)" "block.attn.qkv.q"
@@ -99,6 +111,8 @@ refused "an empty prompt" "--prompt" "$launch" sample run --prompt ""
 refused "a prompt without its value" "--prompt" "$launch" sample run --prompt
 for _ in $(seq 60); do printf '0123456789'; done >digits
 ok "a token file without letters" "$launch" data digits.bin digits
+cat digits digits digits >long # 1,800 tokens: a file of 1,000 and one of 800, 2 bytes a token behind a header of 1,024
+is "--shard-tokens takes a suffix" "$("$launch" data --shard-tokens 1k long.bin long >/dev/null; wc -c <long_000001.bin)" 2624
 ok "a model of digits trains" "$launch" --hosts local:1 --run-dir digits.run --set data.train=digits.bin \
     --set data.valid_split=0.1 job.ini
 refused "a prompt of bytes the model has not" "vocabulary ends at 57" "$launch" sample digits.run --prompt "1z"

@@ -9,9 +9,23 @@ missing=$(grep -o -- '--[a-z-]*' help | sort -u | while read -r f; do
     grep -q -- "$(printf '%s' "$f" | sed 's/-/\\\\-/g')" "$man" || echo "$f"
 done)
 is "every option of --help is in the manual page" "$missing" ""
-unknown=$(sed -n '/^\.SH OPTIONS/,/^\.SH ENV/p' "$man" | grep '^\.B' | grep -o '\\-\\-[a-z\\-]*' | sed 's/\\//g' | sort -u |
+unknown=$(sed -n '/^\.SH OPTIONS/,/^\.SS ds-launch data/p' "$man" | grep '^\.B' | grep -o '\\-\\-[a-z\\-]*' | sed 's/\\//g' | sort -u |
     while read -r f; do grep -q -- "$f" help || echo "$f"; done)
 is "every option of the manual page is in --help" "$unknown" ""
+takes() { $launch "$1" --help | sed -n 's/^  \(-., \)\{0,1\}\(--[a-z-]*\).*/\2/p' | tr '\n' ' '; }
+is "kill --help" "$(takes kill)" "--log-level --quiet --signal --help "
+is "ps --help" "$(takes ps)" "--log-level --quiet --json --help "
+is "hosts --help" "$(takes hosts)" "--hostfile --hosts --include --exclude --num-nodes --num-gpus --num-accelerators \
+--log-level --quiet --list --json --help --nnodes --nproc-per-node --standalone "
+is "info --help" "$(takes info)" "--launcher --launcher-args --ssh-port --ssh-config --identity --connect-timeout \
+--ping-limit --log-level --quiet --settings --help "
+like "exec --help" "$(takes exec)" " --live "
+unlike "exec --help has nothing that exec refuses" "$(takes exec)" "--run-dir"
+like "plan --help" "$(takes plan)" " --topology "
+unlike "plan --help has nothing that plan refuses" "$(takes plan)" "--live"
+for word in hosts plan info exec ps kill; do
+    like "$word --help: how it is typed" "$($launch $word --help | head -1)" "Usage: ds-launch $word "
+done
 is "--help is the only thing it does" "$($launch --help; echo $?)" "$(cat help; echo 0)"
 like "--version" "$($launch --version)" "ds-launch "
 
@@ -60,6 +74,9 @@ bad "a job with an unknown key" "steps" --hosts local:1 j.ini
 printf '[modle]\nform = gpt2\nlayers = 3\n[run]\nsteps = 3\n' >j.ini
 bad "a section misspelt: told once" "j.ini:2: unknown section [modle]; did you mean [model]?" --hosts local:1 j.ini
 bad "a file for --hosts" "a file of hosts is given by --hostfile" --hosts ./a.sh true
+bad "a job that is not there: what to do" "give the path of a file" --hosts local:1 no.ini
+printf '[run]\nsteps = 3\nstepz = 4\nstepy = 4\n' >j.ini
+is "two wrong keys: each line begins alike" "$($launch --hosts local:1 j.ini 2>&1 | grep -c '^ds-launch: j.ini:[34]: ')" 2
 printf '[run]\nsteps = 3\nstepz = 4\n' >j.ini
 bad "words behind a job" "takes no arguments" --hosts local:1 j.ini more
 printf '[run]\nsteps = 3\n' >j.ini

@@ -36,4 +36,18 @@ is "every job file of templates/ is in this test" "$(cd "$top_srcdir/templates" 
     "gpt2-124m.ini llama-small.ini quickstart.ini"
 "$launch" hosts -H "$top_srcdir/templates/hostfile.example" --list >out 2>&1
 like "the example of a hostfile is read" "$(cat out)" "node[01-04],rack[1-2]n[01-02],[fd00::17]"
+
+# README.md's own hostfile and job file, and the commands that it gives for them
+awk '/^    # hostfile/ { on = 1; next } on && !/^    / { exit } on' "$top_srcdir/README.md" >both
+cut -c5-38 both | sed 's/ *$//; /^$/d' >hostfile
+cut -c39- both >job.ini
+mkdir text && cp t.txt text/a.txt && echo 'print(1)' >train.py
+is "README.md: the hostfile" "$("$launch" hosts -H hostfile --list)" "n[01-04],gpu7"
+is "README.md: the job is right for it" "$("$launch" -H hostfile --launcher exec --launcher-args "exec $top_builddir/ds-agent" \
+    --dry-run --network-interface 127.0.0.0/8 --set data.valid_split=0.05 job.ini >out 2>&1; echo $?; grep -v '^ ' out | grep -i 'error\|batch')" 0
+like "README.md: the torchrun line" "$("$launch" plan --nnodes 2:4 --nproc-per-node 2 --max-restarts 3 -H hostfile train.py 2>&1)" \
+    "8 ranks on 4 nodes"
+like "README.md: a filter" "$("$launch" hosts -H hostfile -i 'n[01-02]')" "n02"
+ok "README.md: data" "$launch" data tokens.bin text/*.txt
+is "README.md: that torchrun line is the one tested here" "$(grep -c -- '--nnodes 2:4 --nproc-per-node 2 --max-restarts 3 -H hostfile train.py' "$top_srcdir/README.md")" 1
 finish

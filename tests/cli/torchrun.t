@@ -30,6 +30,14 @@ is "--nproc-per-node of hosts without a number of slots" \
     "$(run --hosts a,b --launcher exec --launcher_args "$agent" --nproc-per-node 2 --prefix none sh -c 'echo $RANK/$WORLD_SIZE' | sort | tr '\n' ' ')" "0/4 1/4 2/4 3/4 "
 is "-m runs a module" "$(run --standalone --nproc-per-node 1 -m args x y)" "['x', 'y']"
 is "--nproc-per-node cpu" "$(run --standalone --nproc-per-node cpu --prefix none echo x | wc -l | tr -d ' ')" "$(nproc)"
+for line in "--nnodes=1 --node_rank=0" "--nnodes=1 --rdzv_backend=c10d --rdzv_endpoint=localhost:0" \
+    "--nnodes=1:1 --rdzv-endpoint 127.0.0.1" "--standalone --rdzv_id=1 --rdzv_backend=c10d --rdzv_endpoint=[::1]:29400"; do
+    is "one node as torchrun starts it: $line" "$(run $line --nproc_per_node=2 --prefix none sh -c 'echo $WORLD_SIZE' 2>&1 | tr '\n' ' ')" "2 2 "
+done
+like "more ranks than slots: the option that was typed" "$(run --nproc-per-node 8 --hosts a:2 plan true 2>&1)" \
+    "ds-launch: --nproc-per-node is 8 but host a has 2 slots"
+like "more hosts than there are: the option that was typed" "$(run --nnodes 3 --hosts a:2 plan true 2>&1)" \
+    "ds-launch: --nnodes is 3 but --hosts has 1 host;"
 is "--nnodes MIN:MAX takes what is there" "$(run --nnodes 1:4 --hosts local:2x1 --prefix none echo x | wc -l | tr -d ' ')" 2
 is "--nnodes MIN:MAX takes at most MAX" "$(run --nnodes 1:2 --hosts local:3x1 --prefix none echo x | wc -l | tr -d ' ')" 2
 is "--standalone is this machine" "$(run --standalone --nproc-per-node 2 --prefix none sh -c 'echo $MASTER_ADDR' | sort -u)" 127.0.0.1

@@ -10,7 +10,7 @@ enum { TOTAL = 4 * 4 + 2 + 1 };
 
 static int apply(const char *include, const char *exclude, struct err *err)
 {
-    struct host_filter f = {include, exclude, -1, -1};
+    struct host_filter f = {.include = include, .exclude = exclude, .num_nodes = -1, .num_slots = -1};
     struct hosts h = {0};
     int rc, total;
 

@@ -38,7 +38,7 @@ static char *filter(const struct host_filter *f)
 
 static void check(const char *include, const char *exclude, int nodes, int slots, const char *want)
 {
-    struct host_filter f = {include, exclude, nodes, slots};
+    struct host_filter f = {.include = include, .exclude = exclude, .num_nodes = nodes, .num_slots = slots};
     char *got = filter(&f);
 
     assert_string_equal(got, want);
@@ -47,7 +47,7 @@ static void check(const char *include, const char *exclude, int nodes, int slots
 
 static void refuse(const char *include, const char *exclude, int nodes, int slots, const char *why)
 {
-    struct host_filter f = {include, exclude, nodes, slots};
+    struct host_filter f = {.include = include, .exclude = exclude, .num_nodes = nodes, .num_slots = slots};
     char *got = filter(&f);
 
     if (got[0] != '!' || !strstr(got, why))
@@ -101,8 +101,8 @@ static void test_counts(void **state)
 static void open_slots(void **state)
 {
     static const char text[] = "p\nq max_slots=3\nr slots=2\ns devices=7,8\n";
-    struct host_filter two = {NULL, NULL, 3, 2}, more = {NULL, NULL, 2, 4}, third = {NULL, NULL, 3, 3},
-                       many = {NULL, NULL, 1, 1 << 21};
+    struct host_filter two = {.num_nodes = 3, .num_slots = 2}, more = {.num_nodes = 2, .num_slots = 4},
+                       third = {.num_nodes = 3, .num_slots = 3}, many = {.num_nodes = 1, .num_slots = 1 << 21};
     struct err err = ERR_INIT;
     struct hosts h = {0};
 

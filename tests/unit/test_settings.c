@@ -216,7 +216,8 @@ static void no_text_files(void **state)
     assert_int_equal(settings_read(&rows, "f", "on = 1\n\0", 8, &err), -1);
     assert_string_equal(err.text, "f:2: has a NUL byte: this is not a text file");
     assert_int_equal(settings_read_file(&rows, "/nonexistent/x", &err), -1);
-    assert_string_equal(err.text, "/nonexistent/x: cannot be opened: No such file or directory");
+    assert_string_equal(err.text, "/nonexistent/x: cannot be opened: No such file or directory; "
+                                  "give the path of a file that can be read");
     assert_int_equal(settings_read_file(&rows, "/dev/null", &err), -1);
     assert_string_equal(err.text, "/dev/null: no settings in it");
     assert_int_equal(settings_read_file(&rows, "/", &err), -1);

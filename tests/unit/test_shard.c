@@ -191,7 +191,8 @@ static void test_bad_use(void **state)
     assert_int_equal(RUN("x.bin", "t", "--shard-tokens"), 2 << 8);
     assert_true(said("needs a value"));
     assert_int_equal(RUN("--shard-tokens=0", "x.bin", "t"), 2 << 8);
-    assert_true(said("from 1 to"));
+    assert_int_equal(RUN("--shard-tokens=1Q", "x.bin", "t"), 2 << 8);
+    assert_true(said("from 1, such as 100M"));
     assert_int_equal(RUN("--doc-token=65536", "x.bin", "t"), 2 << 8);
     assert_true(said("from 0 to 65535"));
     assert_int_equal(RUN("x.bin", "t", "missing"), 2 << 8);
