@@ -3,6 +3,7 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 	engine/tensor/tensor.h engine/tensor/tensor.c \
 	engine/param/param.h engine/param/param.c \
 	engine/optim/schedule.h engine/optim/schedule.c engine/optim/optim.h engine/optim/optim.c engine/optim/scale.h engine/optim/scale.c \
+	engine/zero/order.h engine/zero/order.c \
 	engine/zero/zero.h engine/zero/zero_impl.h engine/zero/zero.c engine/zero/reduce.c engine/zero/norm.c \
 	engine/zero/update.c engine/zero/slots.c engine/zero/live.c engine/zero/layers.c \
 	engine/train/exec.h engine/train/exec.c \

@@ -108,6 +108,8 @@ struct ds_call {
 
 struct ds_saved {
     struct ds_tensor t; /* dtype and shape; data unused */
+    /* With activation checkpointing: never dropped; dropped where forward runs again in RECOMPUTE; also
+     * dropped where restore() makes it again, from x and what is not marked so. */
     enum { DS_SAVE_KEEP, DS_SAVE_DROP_FULL, DS_SAVE_DROP_SELECTIVE } keep;
 };
 
@@ -165,7 +167,7 @@ struct ds_layer_ops {
     void (*destroy)(void *state);
     int (*forward)(void *state, struct ds_call *, struct err *);  /* RECOMPUTE is bit-equal to TRAIN */
     int (*backward)(void *state, struct ds_call *, struct err *); /* DX and DW may come as two calls */
-    /* Optional: rebuild the DROP_SELECTIVE tensors from the KEEP ones. */
+    /* Optional: rebuilds the DROP_SELECTIVE tensors, bit-equal, before a backward; mode is RECOMPUTE. */
     int (*restore)(void *state, struct ds_call *, struct err *);
 };
 

@@ -61,6 +61,10 @@ struct job {
     int64_t reduce_bucket, gather_bucket;                         /* elements */
     int64_t prefetch_bucket, max_live, max_reuse, persist, persist_total; /* stage 3, elements */
     int64_t hpz; /* ranks that hold a second copy of the weights together; 1: none */
+    struct recompute { /* activation_checkpointing: which activations are made again */
+        int64_t interval, number;
+        int selective;
+    } recompute;
     /* [model]: the built-in layers' own table, engine/model/config.h, is applied beside this one */
     char *layers;  /* "embedding, block*4, norm, head"; NULL: from form and n_layer */
     char *preset;  /* a file under templates/models, or a path; its rows come first */

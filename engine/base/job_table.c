@@ -163,6 +163,15 @@ const struct setting job_table[] = {
     {"zero_optimization.zero_hpz_partition_size", SETTING_INT, F(hpz), "1", "1..1000000", "ranks", 0,
      "stage 3: so many neighbouring ranks, those of a node, keep a second copy of the weights among them, "
      "and gather from it all but the first time in a step"},
+    /* [activation_checkpointing] */
+    {"activation_checkpointing.interval", SETTING_INT, F(recompute.interval), "0", "0..1000000", "layers", 0,
+     "of every so many equal layers only the input is kept, and they run forward again before their backward; "
+     "0: all is kept"},
+    {"activation_checkpointing.number_checkpoints", SETTING_INT, F(recompute.number), "0", "0..1000000", "", 0,
+     "the interval as so many equal parts of the layers; 0: see interval"},
+    {"activation_checkpointing.selective", SETTING_BOOL, F(recompute.selective), "false", NULL, "", 0,
+     "what no product with a weight makes (norms, attention, activation) is made again before a layer's "
+     "backward"},
     /* [model] */
     {"model.layers", SETTING_STR, F(layers), NULL, NULL, "", ID,
      "the layers in order, as in: embedding, block*12, norm, head; by default from the layers' own "
@@ -262,6 +271,7 @@ const struct setting job_table[] = {
 
     /* other spellings */
     ALIAS("bfloat16.enabled", "bf16.enabled"),
+    ALIAS("pipeline.activation_checkpoint_interval", "activation_checkpointing.interval"),
 
     /* DeepSpeed: would change the result */
     REFUSED("zero_optimization", SETTING_BOOL, "false", "write zero_optimization.stage"),
@@ -354,7 +364,13 @@ const struct setting job_table[] = {
     SECTION("pipeline", SETTING_IGNORED, ""),
     SECTION("tensor_parallel", SETTING_IGNORED, ""),
     SECTION("aio", SETTING_IGNORED, ""),
-    SECTION("activation_checkpointing", SETTING_IGNORED, "activations are kept"),
+    IGNORED("activation_checkpointing.partition_activations", SETTING_BOOL, "false",
+            "no two ranks hold the same activations"),
+    IGNORED("activation_checkpointing.cpu_checkpointing", SETTING_BOOL, "false", "nothing is offloaded"),
+    IGNORED("activation_checkpointing.contiguous_memory_optimization", SETTING_BOOL, "false",
+            "activations lie in one block anyway"),
+    IGNORED("activation_checkpointing.synchronize_checkpoint_boundary", SETTING_BOOL, "false", ""),
+    IGNORED("activation_checkpointing.profile", SETTING_BOOL, "false", ""),
     SECTION("checkpoint", SETTING_IGNORED, ""),
     SECTION("flops_profiler", SETTING_IGNORED, ""),
     SECTION("comms_logger", SETTING_IGNORED, "metrics.jsonl has the bytes sent"),

@@ -2,9 +2,8 @@
  *
  * This file says what the block declares (parameters, shapes, memory); block_attn.c and block_mlp.c
  * compute. Saved tensors are written once, in forward, and only read in backward, so DX and DW may
- * come as two calls in any order. The two norms' outputs and the activation are kept because
- * reading them back costs no more than rebuilding them, but are marked as droppable: restore()
- * makes them again, bit-equal.
+ * come as two calls in any order. What no product with a weight makes (the norms' outputs, attention's
+ * own, the activation) is marked as droppable: restore() makes it again, bit-equal.
  */
 #include "engine/model/block.h"
 
@@ -173,8 +172,8 @@ static void saved_list(const struct block *b, struct ds_saved *s)
     s[S_NORM1] = (struct ds_saved){{NULL, dt, 3, {B, T, C}}, DS_SAVE_DROP_SELECTIVE};
     s[S_STAT1] = (struct ds_saved){{NULL, DS_F32, 2, {stats, b->N}}, DS_SAVE_DROP_FULL};
     s[S_QKV] = (struct ds_saved){{NULL, dt, 3, {B, T, b->qkv_width}}, DS_SAVE_DROP_FULL};
-    s[S_ATT] = (struct ds_saved){{NULL, dt, 3, {B, T, b->att_width}}, DS_SAVE_DROP_FULL};
-    s[S_LSE] = (struct ds_saved){{NULL, DS_F32, 3, {B, b->c.n_head, T}}, DS_SAVE_DROP_FULL};
+    s[S_ATT] = (struct ds_saved){{NULL, dt, 3, {B, T, b->att_width}}, DS_SAVE_DROP_SELECTIVE};
+    s[S_LSE] = (struct ds_saved){{NULL, DS_F32, 3, {B, b->c.n_head, T}}, DS_SAVE_DROP_SELECTIVE};
     s[S_MID] = (struct ds_saved){{NULL, dt, 3, {B, T, C}}, DS_SAVE_DROP_FULL};
     s[S_NORM2] = s[S_NORM1];
     s[S_STAT2] = s[S_STAT1];

@@ -28,7 +28,7 @@ enum block_saved {
     S_NORM1, /* (N, C) input of qkv; rebuilt from x */
     S_STAT1, /* norm statistics */
     S_QKV,   /* (N, (H+2G) D), positions applied */
-    S_ATT,   /* (N, H D) attention's output */
+    S_ATT,   /* (N, H D) attention's output; rebuilt from qkv, as lse */
     S_LSE,   /* (B, H, T) */
     S_MID,   /* (N, C) residual stream between the halves */
     S_NORM2, /* (N, C) input of fc; rebuilt from mid */
@@ -78,7 +78,7 @@ int mlp_forward(const struct block *b, struct ds_call *c, struct err *err);
 /* Sets dmid from c->dy. */
 int mlp_backward(const struct block *b, struct ds_call *c, void *dmid, struct err *err);
 
-/* Restores the tensors that are cheap to rebuild. */
+/* Rebuild what no product with a weight makes. */
 void attn_restore(const struct block *b, struct ds_call *c);
 void mlp_restore(const struct block *b, struct ds_call *c);
 

@@ -29,28 +29,49 @@ static void rope(const struct block *b, const struct ds_call *c, void *qkv, int 
                    (float)b->c.rope_theta, inverse, b->dtype, c->stream);
 }
 
-void attn_restore(const struct block *b, struct ds_call *c)
+static void norm(const struct block *b, struct ds_call *c)
 {
     norm_forward(&b->norm1, c, block_act(b, c, S_NORM1), block_act(b, c, S_STAT1), c->x->data,
                  block_w(b, c, P_NORM1), block_w(b, c, P_NORM1_BIAS));
 }
 
-int attn_forward(const struct block *b, struct ds_call *c, struct err *err)
+/* What all but decoding does between the two products. */
+static void core(const struct block *b, struct ds_call *c)
 {
     struct ds_attention a = block_attention(b, c);
+
+    c->k->attention_fwd(block_act(b, c, S_ATT), block_act(b, c, S_LSE), block_act(b, c, S_QKV), &a, b->dtype,
+                        c->work, c->stream);
+}
+
+static void core_decode(const struct block *b, struct ds_call *c)
+{
+    struct ds_attention a = block_attention(b, c);
+
+    c->k->attention_kv(block_act(b, c, S_ATT), block_act(b, c, S_QKV), &a, c->kv, b->dtype, c->work, c->stream);
+}
+
+void attn_restore(const struct block *b, struct ds_call *c)
+{
+    norm(b, c);
+    core(b, c);
+}
+
+int attn_forward(const struct block *b, struct ds_call *c, struct err *err)
+{
     struct ds_dropout mask = block_mask(b, c, b->c.resid_dropout, b->out_site);
     void *qkv = block_act(b, c, S_QKV), *att = block_act(b, c, S_ATT);
     void *sum = scratch_at(c->work, b->sum_at);
 
-    attn_restore(b, c);
+    norm(b, c);
     if (linear_forward(&b->qkv, c, qkv, block_act(b, c, S_NORM1), block_w(b, c, P_QKV),
                        block_w(b, c, P_QKV_BIAS), c->work, err) < 0)
         return -1;
     rope(b, c, qkv, 0);
     if (c->mode == DS_DECODE)
-        c->k->attention_kv(att, qkv, &a, c->kv, b->dtype, c->work, c->stream);
+        core_decode(b, c);
     else
-        c->k->attention_fwd(att, block_act(b, c, S_LSE), qkv, &a, b->dtype, c->work, c->stream);
+        core(b, c);
     if (linear_forward(&b->out, c, sum, att, block_w(b, c, P_OUT), block_w(b, c, P_OUT_BIAS),
                        c->work, err) < 0)
         return -1;

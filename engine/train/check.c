@@ -15,7 +15,7 @@ static int check_memory(const struct setup *s, struct device *dev, size_t activa
     uint64_t bytes[MEM_CLASSES];
     double need = (double)activations, gb = 1e-9;
 
-    zero_bytes(s->table, &s->job, s->dtype, bytes);
+    zero_bytes(s->table, s->order, &s->job, s->dtype, bytes);
     for (int i = 0; i < MEM_CLASSES; i++)
         need += (double)bytes[i];
     dev->ops->info(dev, &mem);
@@ -39,7 +39,7 @@ static int print_table(struct setup *s, struct err *err)
     int rc = device_cpu.create(&dev, 0, err);
 
     if (!rc)
-        rc = exec_create(&exec, s->model, s->table, &none, &kernels_cpu, dev, err);
+        rc = exec_create(&exec, s->model, s->order, s->table, &none, &kernels_cpu, dev, err);
     if (!rc)
         rc = exec_bytes(exec, s->job.micro_batch_size, s->job.seq_len, &bytes, err);
     if (!rc)

@@ -1,7 +1,7 @@
 /* Runs the layers of one rank: see exec.h.
  *
- * Invariants: the input of layer i is the output of layer i - 1 and stays until its backward is done;
- * gradients of activations alternate between two buffers; a tied parameter's gradient is overwritten by
+ * Invariants: the input of layer i is the output of layer i - 1 and stays until its backward is done, or is
+ * made again before it (zero/order.h); gradients of activations alternate between two buffers; a tied parameter's gradient is overwritten by
  * the first layer that contributes in backward order and added to by the others.
  */
 #include "engine/train/exec.h"
@@ -36,21 +36,22 @@ struct pass {
 
 struct task {
     struct pass *pass;
-    int layer;
+    int use; /* of the order */
 };
 
 struct exec {
     const struct model *model;
+    const struct order *order;
     const struct param_table *table;
     struct exec_memory mem;
     const struct kernels *k;
     struct device *dev;
     struct ds_plans *plans;
     int threads;          /* that the plans are for */
-    void ***w;            /* [layer][param] */
-    struct ds_grad **g;   /* [layer][param] data and type; beta set per call */
+    void ***w;            /* [use][param]: work that is queued still reads an earlier use's */
+    struct ds_grad **g;   /* [use][param] data and type; beta set per call */
     unsigned char **first; /* [layer][param] 1: first contribution in backward order */
-    struct task *task;    /* [layer] */
+    struct task *task;    /* [use] */
     struct shape *shape;
     int nshapes, cap_shapes;
     struct ds_kv *kv;     /* [n] decode caches, k NULL where none */
@@ -59,21 +60,27 @@ struct exec {
 
 /* ---- parameters ---- */
 
-static void bind_params(struct exec *e)
+static void bind_use(struct exec *e, int use)
+{
+    int l = e->order->use[use].layer, n = e->model->nparams[l];
+
+    e->w[use] = xcalloc((size_t)n + 1, sizeof **e->w);
+    e->g[use] = xcalloc((size_t)n + 1, sizeof **e->g);
+    for (int i = 0; i < n; i++) {
+        uint64_t at = e->table->at[l][i];
+
+        e->w[use][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
+        e->g[use][i] = (struct ds_grad){e->mem.grad ? e->mem.grad + at : NULL, DS_F32, 0};
+    }
+}
+
+static void find_first(struct exec *e)
 {
     const struct model *m = e->model;
 
     for (int l = 0; l < m->n; l++) {
-        e->w[l] = xcalloc((size_t)m->nparams[l] + 1, sizeof **e->w);
-        e->g[l] = xcalloc((size_t)m->nparams[l] + 1, sizeof **e->g);
         e->first[l] = xcalloc((size_t)m->nparams[l] + 1, 1);
-        for (int i = 0; i < m->nparams[l]; i++) {
-            uint64_t at = e->table->at[l][i];
-
-            e->w[l][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
-            e->g[l][i] = (struct ds_grad){e->mem.grad ? e->mem.grad + at : NULL, DS_F32, 0};
-            e->first[l][i] = 1;
-        }
+        memset(e->first[l], 1, (size_t)m->nparams[l]);
     }
     /* backward runs from the last layer: an earlier layer sharing a place adds to it */
     for (int l = 0; l < m->n; l++)
@@ -111,17 +118,56 @@ static int size_layers(struct exec *e, struct shape *s, struct err *err)
     return 0;
 }
 
+/* Is a saved tensor of a layer, or its output, one that shares memory with those of other segments? */
+static int drops(const struct exec *e, const struct shape *s, int l, int saved)
+{
+    int keep = s->mem[l].saved[saved].keep;
+
+    if (e->order->segment[l] < 0)
+        return 0;
+    return e->order->selective ? keep == DS_SAVE_DROP_SELECTIVE : keep != DS_SAVE_KEEP;
+}
+
+static int drops_output(const struct exec *e, const struct shape *s, int l)
+{
+    return !s->decode && e->order->segment[l] >= 0 && !e->order->selective && !order_ends(e->order, l);
+}
+
+/* What is dropped of a layer, or what is not. */
+static void place(struct exec *e, struct shape *s, int l, int dropped, struct arena *a)
+{
+    if (drops_output(e, s, l) == dropped)
+        s->y[l].data = has_output(e, s, l) ? arena_take(a, tensor_bytes(&s->y[l])) : NULL;
+    for (int i = 0; i < s->mem[l].nsaved && !s->decode; i++)
+        if (drops(e, s, l, i) == dropped)
+            s->saved[l][i] = arena_take(a, tensor_bytes(&s->mem[l].saved[i].t));
+}
+
+/* One area for all segments, of the size of the largest. */
+static void place_segments(struct exec *e, struct shape *s, struct arena *a)
+{
+    size_t begin = a->used, end = begin;
+
+    for (int l = 0; l < e->model->n; l++) {
+        if (order_begins(e->order, l))
+            a->used = begin;
+        place(e, s, l, 1, a);
+        end = a->used > end ? a->used : end;
+    }
+    a->used = end;
+}
+
 /* Places everything in the arena; a NULL base only measures. */
 static void lay_out(struct exec *e, struct shape *s, struct arena *a)
 {
     size_t work = 0, dx = 0;
 
+    for (int l = 0; l < e->model->n; l++)
+        place(e, s, l, 0, a);
+    place_segments(e, s, a);
     for (int l = 0; l < e->model->n; l++) {
         const struct ds_memory *mem = &s->mem[l];
 
-        s->y[l].data = has_output(e, s, l) ? arena_take(a, tensor_bytes(&s->y[l])) : NULL;
-        for (int i = 0; i < mem->nsaved && !s->decode; i++)
-            s->saved[l][i] = arena_take(a, tensor_bytes(&mem->saved[i].t));
         for (int mode = 0; mode < 4; mode++)
             if (mem->work[mode] > work)
                 work = mem->work[mode];
@@ -222,8 +268,8 @@ int exec_bytes(struct exec *e, int64_t B, int64_t T, size_t *bytes, struct err *
 
 /* ---- create, destroy ---- */
 
-int exec_create(struct exec **out, const struct model *m, const struct param_table *t,
-                const struct exec_memory *mem, const struct kernels *k, struct device *dev,
+int exec_create(struct exec **out, const struct model *m, const struct order *order,
+                const struct param_table *t, const struct exec_memory *mem, const struct kernels *k, struct device *dev,
                 struct err *err)
 {
     struct exec *e;
@@ -237,18 +283,21 @@ int exec_create(struct exec **out, const struct model *m, const struct param_tab
                                m->site[l].name, m->param[l][i].name);
     e = xcalloc(1, sizeof *e);
     e->model = m;
+    e->order = order;
     e->table = t;
     e->mem = *mem;
     e->k = k;
     e->dev = dev;
     e->threads = train_team_size();
     e->plans = k->plans_create();
-    e->w = xcalloc((size_t)m->n, sizeof *e->w);
-    e->g = xcalloc((size_t)m->n, sizeof *e->g);
+    e->w = xcalloc((size_t)order->n, sizeof *e->w);
+    e->g = xcalloc((size_t)order->n, sizeof *e->g);
     e->first = xcalloc((size_t)m->n, sizeof *e->first);
     e->kv = xcalloc((size_t)m->n, sizeof *e->kv);
-    e->task = xcalloc((size_t)m->n, sizeof *e->task);
-    bind_params(e);
+    e->task = xcalloc((size_t)order->n, sizeof *e->task);
+    for (int use = 0; use < order->n; use++)
+        bind_use(e, use);
+    find_first(e);
     *out = e;
     return 0;
 }
@@ -260,11 +309,12 @@ void exec_destroy(struct exec *e)
     exec_decode_reset(e);
     for (int i = 0; i < e->nshapes; i++)
         shape_clear(e, &e->shape[i]);
-    for (int l = 0; l < e->model->n; l++) {
-        free(e->w[l]);
-        free(e->g[l]);
-        free(e->first[l]);
+    for (int use = 0; use < e->order->n; use++) {
+        free(e->w[use]);
+        free(e->g[use]);
     }
+    for (int l = 0; l < e->model->n; l++)
+        free(e->first[l]);
     free(e->w);
     free(e->g);
     free(e->first);
@@ -277,27 +327,48 @@ void exec_destroy(struct exec *e)
 
 /* ---- work on the compute stream ---- */
 
-static void forward_task(void *arg)
+/* The call of a use: what forward, restore and backward have in common. */
+static struct ds_call call_of(const struct pass *p, int use)
 {
-    const struct task *t = arg;
-    struct pass *p = t->pass;
     struct exec *e = p->e;
     struct shape *s = p->s;
     struct ds_call c = p->call;
-    int l = t->layer;
+    int l = e->order->use[use].layer;
 
-    if (p->rc)
-        return;
-    train_team_set(e->threads);
     c.x = l ? &s->y[l - 1] : NULL;
-    c.y = has_output(e, s, l) ? &s->y[l] : NULL;
-    c.w = e->w[l];
+    c.w = e->w[use];
     c.saved = s->saved[l];
     c.work = s->work;
-    c.kv = c.mode == DS_DECODE ? &e->kv[l] : NULL;
-    p->rc = e->model->ops[l]->forward(s->state[l], &c, &p->err);
+    return c;
+}
+
+static void failed(struct pass *p, const char *what, int layer)
+{
     if (p->rc)
-        err_prefix(&p->err, "forward of layer %s", e->model->site[l].name);
+        err_prefix(&p->err, "%s of layer %s", what, p->e->model->site[layer].name);
+}
+
+static void forward(struct pass *p, int use, enum ds_mode mode)
+{
+    struct exec *e = p->e;
+    struct ds_call c = call_of(p, use);
+    int l = e->order->use[use].layer;
+
+    c.mode = mode;
+    c.y = has_output(e, p->s, l) ? &p->s->y[l] : NULL;
+    c.kv = mode == DS_DECODE ? &e->kv[l] : NULL;
+    p->rc = e->model->ops[l]->forward(p->s->state[l], &c, &p->err);
+    failed(p, "forward", l);
+}
+
+static void restore(struct pass *p, int use)
+{
+    struct ds_call c = call_of(p, use);
+    int l = p->e->order->use[use].layer;
+
+    c.mode = DS_RECOMPUTE;
+    p->rc = p->e->model->ops[l]->restore(p->s->state[l], &c, &p->err);
+    failed(p, "restore", l);
 }
 
 /* The gradient of layer l's output. */
@@ -309,58 +380,65 @@ static struct ds_tensor gradient(const struct shape *s, int l)
     return t;
 }
 
-static void backward_task(void *arg)
+static void backward(struct pass *p, int use)
 {
-    const struct task *t = arg;
-    struct pass *p = t->pass;
     struct exec *e = p->e;
     struct shape *s = p->s;
-    struct ds_call c = p->call;
+    struct ds_call c = call_of(p, use);
     struct ds_tensor dy, dx;
-    int l = t->layer;
+    int l = e->order->use[use].layer;
 
-    if (p->rc)
-        return;
-    train_team_set(e->threads);
     if (l)
         dx = gradient(s, l - 1);
     if (l < e->model->n - 1)
         dy = gradient(s, l);
-    c.x = l ? &s->y[l - 1] : NULL;
     c.dy = l < e->model->n - 1 ? &dy : NULL;
     c.dx = l ? &dx : NULL;
     c.want = DS_WANT_DW | (l ? DS_WANT_DX : 0);
-    c.w = e->w[l];
-    c.g = e->g[l];
+    c.g = e->g[use];
     for (int i = 0; i < e->model->nparams[l]; i++)
         c.g[i].beta = p->first && e->first[l][i] ? 0 : 1;
-    c.saved = s->saved[l];
-    c.work = s->work;
     p->rc = e->model->ops[l]->backward(s->state[l], &c, &p->err);
-    if (p->rc)
-        err_prefix(&p->err, "backward of layer %s", e->model->site[l].name);
+    failed(p, "backward", l);
 }
 
-/* Layers from the first, or backward from the last: all are given to the stream, then it is waited for. */
-static int run(struct exec *e, struct pass *p, int backward, struct err *err)
+static void use_task(void *arg)
+{
+    const struct task *t = arg;
+    struct pass *p = t->pass;
+    unsigned what = p->e->order->use[t->use].what;
+
+    train_team_set(p->e->threads);
+    if (what & USE_FORWARD && !p->rc)
+        forward(p, t->use, p->call.mode);
+    if (what & USE_AGAIN && !p->rc) {
+        if (p->e->order->selective)
+            restore(p, t->use);
+        else
+            forward(p, t->use, DS_RECOMPUTE);
+    }
+    if (what & USE_BACKWARD && !p->rc)
+        backward(p, t->use);
+}
+
+/* Uses [from, to) of the order: all are given to the stream, then it is waited for. */
+static int run(struct exec *e, struct pass *p, int from, int to, struct err *err)
 {
     const struct device_ops *dev = e->dev->ops;
     struct ds_stream *s = dev->stream(e->dev, STREAM_COMPUTE);
     struct zero *z = e->mem.zero;
-    int n = e->model->n, rc = 0;
+    int rc = 0;
 
     p->e = e;
     p->call.k = e->k;
     p->call.plans = e->plans;
     p->call.stream = s;
-    for (int i = 0; i < n && !rc; i++) {
-        int l = backward ? n - 1 - i : i, use = backward ? n + i : i;
-
-        e->task[l] = (struct task){p, l};
+    for (int use = from; use < to && !rc; use++) {
+        e->task[use] = (struct task){p, use};
         if (z)
-            rc = zero_enter(z, use, e->w[l], e->g[l], err);
+            rc = zero_enter(z, use, e->w[use], e->g[use], err);
         if (!rc)
-            dev->run(s, backward ? backward_task : forward_task, &e->task[l]);
+            dev->run(s, use_task, &e->task[use]);
         if (!rc && z)
             rc = zero_leave(z, use, err);
     }
@@ -382,7 +460,7 @@ int exec_forward(struct exec *e, enum ds_mode mode, const struct ds_batch *b,
         .mode = mode, .batch = b, .loss = loss, .loss_seed = loss_seed, .s = sc};
     if (e->mem.zero)
         zero_begin(e->mem.zero, mode == DS_TRAIN);
-    return run(e, &p, 0, err);
+    return run(e, &p, 0, e->model->n, err);
 }
 
 int exec_backward(struct exec *e, const struct ds_batch *b, const struct ds_scalars *sc,
@@ -398,7 +476,7 @@ int exec_backward(struct exec *e, const struct ds_batch *b, const struct ds_scal
         .mode = DS_TRAIN, .batch = b, .loss = unused, .loss_seed = loss_seed, .s = sc};
     if (e->mem.zero)
         zero_begin_backward(e->mem.zero, !first);
-    return run(e, &p, 1, err);
+    return run(e, &p, e->model->n, e->order->n, err);
 }
 
 /* ---- decode ---- */
@@ -442,7 +520,7 @@ int exec_decode(struct exec *e, const struct ds_batch *b, const struct ds_scalar
     if (!p.s)
         return -1;
     p.call = (struct ds_call){.mode = DS_DECODE, .batch = b, .loss = unused, .s = sc};
-    if (run(e, &p, 0, err))
+    if (run(e, &p, 0, e->model->n, err))
         return -1;
     e->kv_past += b->T;
     *logits = p.s->y[e->model->n - 1];
@@ -463,7 +541,12 @@ int64_t exec_flops(const struct exec *e, int64_t B, int64_t T)
 {
     int64_t n = 0;
 
-    for (int l = 0; l < e->model->n; l++)
-        n += e->model->ops[l]->flops(&e->model->site[l], B, T);
-    return 3 * n;
+    for (int use = 0; use < e->order->n; use++) {
+        const struct layer_use *u = &e->order->use[use];
+        int64_t one = e->model->ops[u->layer]->flops(&e->model->site[u->layer], B, T);
+        int again = u->what & USE_AGAIN && !e->order->selective;
+
+        n += ((u->what & USE_FORWARD ? 1 : 0) + again + (u->what & USE_BACKWARD ? 2 : 0)) * one;
+    }
+    return n;
 }

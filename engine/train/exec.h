@@ -18,7 +18,7 @@ struct exec_memory { /* what the weights and gradients are, all flats one after 
     struct zero *zero; /* not NULL: weights and gradients come and go with their layer, from there */
 };
 
-int exec_create(struct exec **, const struct model *, const struct param_table *,
+int exec_create(struct exec **, const struct model *, const struct order *, const struct param_table *,
                 const struct exec_memory *, const struct kernels *, struct device *, struct err *);
 void exec_destroy(struct exec *);
 
@@ -41,7 +41,8 @@ int exec_decode(struct exec *, const struct ds_batch *, const struct ds_scalars 
                 struct ds_tensor *logits, struct err *);
 void exec_decode_reset(struct exec *);
 
-/* Floating point operations of one forward and backward of B x T (backward counted as two forwards). */
+/* Floating point operations of one forward and backward of B x T (backward counted as two forwards), with
+ * the layers that run forward twice. */
 int64_t exec_flops(const struct exec *, int64_t B, int64_t T);
 
 #endif

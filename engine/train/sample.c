@@ -136,7 +136,8 @@ static int build(struct sampler *s, struct err *err)
     }
     mem = (struct exec_memory){.weight = s->weight, .dtype = s->setup ? s->setup->dtype : DS_F32};
     if (!rc)
-        rc = exec_create(&s->exec, s->setup->model, s->setup->table, &mem, &kernels_cpu, s->dev, err);
+        rc = exec_create(&s->exec, s->setup->model, s->setup->order, s->setup->table, &mem, &kernels_cpu,
+                         s->dev, err);
     ckpt_close(c);
     return rc;
 }

@@ -77,6 +77,16 @@ static int make_table(struct setup *s, int ranks, struct err *err)
     return rc;
 }
 
+static int make_order(struct setup *s, struct err *err)
+{
+    unsigned char layer[MODEL_MAX_LAYERS];
+
+    for (int l = 0; l < s->model->n; l++)
+        layer[l] = (unsigned char)((s->model->site[l].type_count > 1 ? ORDER_REPEATED : 0) |
+                                   (s->model->ops[l]->restore ? ORDER_RESTORES : 0));
+    return order_create(&s->order, &s->job, layer, s->model->n, err);
+}
+
 /* Kernels count the tokens of a micro-batch in 32 bits, and a step's must fit the arithmetic of the run. */
 static int check_tokens(const struct setup *s, struct err *err)
 {
@@ -183,7 +193,7 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
         return -1;
     note_row(s, "model.vocab_size", s->model->vocab);
     note_row(s, "model.n_positions", s->model->max_T ? s->model->max_T : s->job.seq_len);
-    return make_table(s, s->mesh.size[MESH_DATA], err);
+    return make_order(s, err) < 0 ? -1 : make_table(s, s->mesh.size[MESH_DATA], err);
 }
 
 int setup_create(struct setup **out, const struct settings_rows *rows, int world, int with_data,
@@ -205,6 +215,7 @@ void setup_destroy(struct setup *s)
 {
     if (!s)
         return;
+    order_destroy(s->order);
     param_table_destroy(s->table);
     model_destroy(s->model);
     data_close(s->data);
@@ -282,7 +293,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
 
-    zero_bytes(s->table, &s->job, s->dtype, bytes);
+    zero_bytes(s->table, s->order, &s->job, s->dtype, bytes);
     buf_adds(out, "  model    ");
     add_layers(s->model, out);
     buf_addf(out, ": %s parameters, %s\n", human(n, a), precision(s));
@@ -297,7 +308,7 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
     if (bytes[MEM_BUFFER])
         buf_addf(out, ", buffers %sB", human((double)bytes[MEM_BUFFER], a));
     buf_addc(out, '\n');
-    zero_traffic(s->table, &s->job, s->dtype, sent);
+    zero_traffic(s->table, s->order, &s->job, s->dtype, sent);
     if (sent[CLASS_GRAD])
         buf_addf(out, "  network  a rank sends in a step: gradients %sB", human((double)sent[CLASS_GRAD], a));
     if (sent[CLASS_PARAM])

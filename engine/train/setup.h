@@ -8,6 +8,7 @@
 #include "engine/mesh.h"
 #include "engine/model/model.h"
 #include "engine/param/param.h"
+#include "engine/zero/order.h"
 
 struct setup {
     struct settings_rows rows; /* the job's, with what was filled in from the data */
@@ -16,6 +17,7 @@ struct setup {
     struct data *data; /* NULL: opened without */
     struct model *model;
     struct param_table *table;
+    struct order *order; /* in which the layers are used */
     struct mesh mesh;
     enum ds_dtype dtype;
     int64_t total_steps; /* of the run, from the limits that are given in steps, samples or tokens; 0: by

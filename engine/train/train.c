@@ -31,11 +31,11 @@ static int make_states(struct train *t, struct err *err)
     if (s->job.overlap_comm == OVERLAP_AUTO)
         s->job.overlap_comm = t->boot->nodes > 1 ? OVERLAP_ON : OVERLAP_OFF;
     if (comm_create(&t->comm, t->boot, t->dev, s->job.comm_timeout_ms, err) < 0 ||
-        zero_create(&t->zero, s->table, t->k, t->dev, t->comm, &s->job, s->dtype, err) < 0)
+        zero_create(&t->zero, s->table, s->order, t->k, t->dev, t->comm, &s->job, s->dtype, err) < 0)
         return -1;
     mem = (struct exec_memory){t->zero->weight, t->zero->grad, s->dtype,
                                t->zero->stage >= 2 ? t->zero : NULL};
-    if (exec_create(&t->exec, s->model, s->table, &mem, t->k, t->dev, err) < 0)
+    if (exec_create(&t->exec, s->model, s->order, s->table, &mem, t->k, t->dev, err) < 0)
         return -1;
     train_batch_init(&t->batch, s->job.micro_batch_size, s->job.seq_len);
     return exec_prepare(t->exec, t->batch.B, t->batch.T, err);

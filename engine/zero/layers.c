@@ -70,7 +70,7 @@ static int scatter(struct zero *z, int layer, struct err *err)
 
 void zero_begin(struct zero *z, int training)
 {
-    int uses = z->table->nlayers * (training ? 2 : 1);
+    int uses = training ? z->order->n : z->order->nlayers;
 
     if (uses != z->uses)
         zero_drop(z);
@@ -122,24 +122,24 @@ static void stamp(struct zero *z, void (*fn)(void *))
 
 int zero_enter(struct zero *z, int use, void **w, struct ds_grad *g, struct err *err)
 {
-    int backward, layer = zero_layer(z, use, &backward);
+    const struct layer_use *u = &z->order->use[use];
 
     stamp(z, wait_begins);
-    if (zero_fetch(z, use, err) < 0 || (backward && give_place(z, layer, err) < 0))
+    if (zero_fetch(z, use, err) < 0 || (u->what & USE_BACKWARD && give_place(z, u->layer, err) < 0))
         return -1;
     stamp(z, wait_ends);
     if (!z->dry)
-        bind(z, layer, w, g);
+        bind(z, u->layer, w, g);
     return 0;
 }
 
 int zero_leave(struct zero *z, int use, struct err *err)
 {
-    int backward, layer = zero_layer(z, use, &backward);
+    const struct layer_use *u = &z->order->use[use];
 
     stamp(z, wait_begins);
     zero_release(z, use);
-    if (backward && scatter(z, layer, err) < 0)
+    if (u->what & USE_BACKWARD && scatter(z, u->layer, err) < 0)
         return -1;
     stamp(z, wait_ends);
     return 0;

@@ -48,26 +48,32 @@ void zero_needs(struct zero *z)
     }
 }
 
+/* Does the use read the i-th of its layer's flats? */
+static int reads_nth(const struct layer_use *u, const struct zero_need *n, int i)
+{
+    return u->what & (USE_FORWARD | USE_AGAIN) || n->backward[i];
+}
+
 /* Does the use read gathered weights of the flat? */
 static int reads(const struct zero *z, int use, int flat)
 {
-    int backward, layer = zero_layer(z, use, &backward);
-    const struct zero_need *n = &z->need[layer];
+    const struct layer_use *u = &z->order->use[use];
+    const struct zero_need *n = &z->need[u->layer];
 
     for (int i = 0; i < n->n; i++)
         if (n->flat[i] == flat)
-            return !backward || n->backward[i];
+            return reads_nth(u, n, i);
     return 0;
 }
 
 /* The i-th flat that a use reads, -1 at the end. */
 static int nth(const struct zero *z, int use, int i)
 {
-    int backward, layer = zero_layer(z, use, &backward);
-    const struct zero_need *n = &z->need[layer];
+    const struct layer_use *u = &z->order->use[use];
+    const struct zero_need *n = &z->need[u->layer];
 
     for (int j = 0; j < n->n; j++)
-        if ((!backward || n->backward[j]) && i-- == 0)
+        if (reads_nth(u, n, j) && i-- == 0)
             return n->flat[j];
     return -1;
 }

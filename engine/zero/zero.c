@@ -122,13 +122,13 @@ static int stage_of(const struct param_table *t, const struct job *job)
     return t->ranks > 1 ? (int)job->zero_stage : 0;
 }
 
-int zero_create(struct zero **out, const struct param_table *t, const struct kernels *k,
-                struct device *dev, struct comm *comm, const struct job *job, enum ds_dtype dtype,
-                struct err *err)
+int zero_create(struct zero **out, const struct param_table *t, const struct order *order,
+                const struct kernels *k, struct device *dev, struct comm *comm, const struct job *job,
+                enum ds_dtype dtype, struct err *err)
 {
     struct zero *z = xcalloc(1, sizeof *z);
 
-    *z = (struct zero){.table = t, .job = job, .k = k, .dev = dev, .comm = comm, .dtype = dtype,
+    *z = (struct zero){.table = t, .order = order, .job = job, .k = k, .dev = dev, .comm = comm, .dtype = dtype,
                        .optim = optim_of(job), .stage = stage_of(t, job)};
     if (alloc_states(z, set_up(z), err) < 0) {
         err_prefix(err, "model states of %llu parameters", (unsigned long long)t->numel);
@@ -292,10 +292,10 @@ void zero_counters(const struct zero *z, struct comm_counters *c)
     }
 }
 
-void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtype dtype,
-                uint64_t out[MEM_CLASSES])
+void zero_bytes(const struct param_table *t, const struct order *order, const struct job *job,
+                enum ds_dtype dtype, uint64_t out[MEM_CLASSES])
 {
-    struct zero z = {.table = t, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
+    struct zero z = {.table = t, .order = order, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
     int arrays = (dtype != DS_F32) + optim_moment(job, OPTIM_M) + optim_moment(job, OPTIM_V);
     struct sizes n = set_up(&z);
 
@@ -308,10 +308,10 @@ void zero_bytes(const struct param_table *t, const struct job *job, enum ds_dtyp
     clear(&z);
 }
 
-void zero_traffic(const struct param_table *t, const struct job *job, enum ds_dtype dtype,
-                  uint64_t out[CLASSES])
+void zero_traffic(const struct param_table *t, const struct order *order, const struct job *job,
+                  enum ds_dtype dtype, uint64_t out[CLASSES])
 {
-    struct zero z = {.table = t, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
+    struct zero z = {.table = t, .order = order, .job = job, .dtype = dtype, .stage = stage_of(t, job)};
     uint64_t others = (uint64_t)t->ranks - 1, own = t->total / (uint64_t)t->ranks, whole = 0;
 
     memset(out, 0, sizeof *out * CLASSES);

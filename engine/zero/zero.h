@@ -24,6 +24,7 @@
 #include "engine/device/device.h"
 #include "engine/optim/optim.h"
 #include "engine/param/param.h"
+#include "engine/zero/order.h"
 
 enum zero_kind { ZERO_W, ZERO_M, ZERO_V, ZERO_KINDS };
 
@@ -59,6 +60,7 @@ struct zero_need {
 
 struct zero {
     const struct param_table *table;
+    const struct order *order;
     const struct job *job;
     const struct optim *optim;
     const struct kernels *k;
@@ -80,7 +82,7 @@ struct zero {
     /* from stage 2 on */
     int dry;                  /* the walk that counts: nothing is allocated or sent */
     int adds;                 /* this micro-batch adds to the gradients of earlier ones */
-    int uses;                 /* of this pass: layers forward, and backward after them */
+    int uses;                 /* of this pass: those of the order, without training only the forward ones */
     struct zero_need *need;   /* [nlayers] */
     struct zero_pool weights, grads;
     uint64_t live, fetched;   /* elements of gathered weights now, and of those sent in the dry walk */
@@ -94,8 +96,8 @@ struct zero {
 };
 
 /* Allocates; contents are zero. Collective. */
-int zero_create(struct zero **, const struct param_table *, const struct kernels *, struct device *,
-                struct comm *, const struct job *, enum ds_dtype dtype, struct err *);
+int zero_create(struct zero **, const struct param_table *, const struct order *, const struct kernels *,
+                struct device *, struct comm *, const struct job *, enum ds_dtype dtype, struct err *);
 void zero_destroy(struct zero *); /* before its comm; NULL is fine */
 
 /* Does the optimizer have this state? Masters it always has. */
@@ -110,8 +112,8 @@ int zero_refresh(struct zero *, struct err *);
 
 /* From stage 2 on, the weights and gradients of a layer are there between zero_enter and zero_leave around
  * its work, both called by the host in the order of the work on the compute stream. A pass is
- * zero_begin, then use 0, 1, ..: layers forward, and after them (training) backward from the last; adds:
- * to the gradients of earlier micro-batches. zero_enter fills w and g[].data of the layer's parameters. */
+ * zero_begin, then use 0, 1, .. of the order, without training only the forward ones; adds: to the
+ * gradients of earlier micro-batches. zero_enter fills w and g[].data of the layer's parameters. */
 void zero_begin(struct zero *, int training);
 void zero_begin_backward(struct zero *, int adds);
 int zero_enter(struct zero *, int use, void **w, struct ds_grad *g, struct err *);
@@ -137,9 +139,9 @@ int zero_update(struct zero *, const struct ds_scalars *, struct err *);
 void zero_counters(const struct zero *, struct comm_counters *);
 
 /* Bytes that the states and buffers of a rank take, and what it sends in one step (for the start table). */
-void zero_bytes(const struct param_table *, const struct job *, enum ds_dtype dtype,
+void zero_bytes(const struct param_table *, const struct order *, const struct job *, enum ds_dtype dtype,
                 uint64_t out[MEM_CLASSES]);
-void zero_traffic(const struct param_table *, const struct job *, enum ds_dtype dtype,
+void zero_traffic(const struct param_table *, const struct order *, const struct job *, enum ds_dtype dtype,
                   uint64_t out[CLASSES]);
 
 #endif

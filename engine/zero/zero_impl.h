@@ -80,14 +80,6 @@ struct ds_stream *zero_stream(const struct zero *);
 void zero_order(struct zero *, struct ds_stream *before, struct ds_stream *after);
 /* The event is waited for by `after`, and freed when it is reached. */
 void zero_await(struct zero *, struct ds_event *, struct ds_stream *after);
-/* The layer of a use, and whether it is backward. */
-static inline int zero_layer(const struct zero *z, int use, int *backward)
-{
-    int n = z->table->nlayers;
-
-    *backward = use >= n;
-    return use < n ? use : 2 * n - 1 - use;
-}
 /* Walks through passes without doing anything: slots are counted, and with the second the weights fetched by n
  * micro-batches of a step. */
 void zero_walk(struct zero *);

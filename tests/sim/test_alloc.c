@@ -64,7 +64,7 @@ static __thread long counted;
 #endif
 
 static const char job[] = "train_micro_batch_size_per_gpu = 3\ngradient_accumulation_steps = 2\n"
-                          "[model]\nn_layer = 2\nn_head = 4\nn_embd = 32\nform = llama\n"
+                          "[model]\nn_layer = 3\nn_head = 4\nn_embd = 32\nform = llama\n"
                           "[data]\nseq_len = 16\nvalid_split = 0.1\n"
                           "[run]\nthreads = 1\nsteps = 8\n";
 
@@ -81,12 +81,12 @@ static int count_steps(struct train *t, void *arg, struct err *err)
     return rc;
 }
 
-static void steps_of(int world, const char *stage, const char *live)
+static void steps_of(int world, const char *stage, const char *live, const char *checkpointing, const char *value)
 {
     struct settings_rows rows = harness_rows(job, NULL, "zero_optimization.stage", stage,
                                              "zero_optimization.stage3_max_live_parameters", live,
                                              "zero_optimization.stage3_param_persistence_threshold", "0",
-                                             NULL);
+                                             checkpointing, value, NULL);
     struct harness_rank r[2];
     long allocations[2] = {-1, -1};
 
@@ -103,10 +103,15 @@ static void steps_allocate_nothing(void **state)
 {
     static const char *const stage[] = {"0", "1", "2", "3"};
 
-    steps_of(1, "0", "0");
+    steps_of(1, "0", "0", NULL, NULL);
     for (int i = 0; i < 4; i++)
-        steps_of(2, stage[i], "0");
-    steps_of(2, "3", "1e9");
+        steps_of(2, stage[i], "0", NULL, NULL);
+    steps_of(2, "3", "1e9", NULL, NULL);
+    for (int i = 0; i < 4; i += 3) {
+        steps_of(2, stage[i], "0", "activation_checkpointing.interval", "1");
+        steps_of(2, stage[i], "0", "activation_checkpointing.interval", "2");
+        steps_of(2, stage[i], "0", "activation_checkpointing.selective", "true");
+    }
 }
 
 static void the_counter_counts(void **state)

@@ -82,8 +82,8 @@ static void keep(struct seen *r, struct train *t)
     const struct param_table *pt = t->setup->table;
 
     t->dev->ops->info(t->dev, &r->mem);
-    zero_bytes(pt, &t->setup->job, t->setup->dtype, r->said);
-    zero_traffic(pt, &t->setup->job, t->setup->dtype, r->sends);
+    zero_bytes(pt, t->setup->order, &t->setup->job, t->setup->dtype, r->said);
+    zero_traffic(pt, t->setup->order, &t->setup->job, t->setup->dtype, r->sends);
     r->numel = (double)pt->numel;
     r->master = xcalloc(pt->total + 1, sizeof *r->master);
     for (int f = 0; f < pt->nflats; f++) {
@@ -198,10 +198,11 @@ static void bytes_are_those_of_the_formula(void **state)
 static void the_start_table_counts_the_same(void **state)
 {
     static const struct {
-        const char *live, *reuse, *persist, *prefetch, *overlap;
-    } c[] = {{"1e9", "1e9", "1e5", "5e7", "true"}, {"1e9", "1e9", "0", "5e7", "false"},
-             {"3e4", "1e9", "0", "2e4", "true"},   {"1e9", "1e4", "0", "0", "false"},
-             {"2e4", "2e4", "600", "5e7", "true"}};
+        const char *live, *reuse, *persist, *prefetch, *overlap, *layers, *interval;
+    } c[] = {{"1e9", "1e9", "1e5", "5e7", "true", "2", "0"}, {"1e9", "1e9", "0", "5e7", "false", "2", "0"},
+             {"3e4", "1e9", "0", "2e4", "true", "2", "1"},   {"1e9", "1e4", "0", "0", "false", "2", "1"},
+             {"2e4", "2e4", "600", "5e7", "true", "2", "0"}, {"3e4", "1e9", "0", "2e4", "true", "5", "2"},
+             {"1e9", "1e4", "0", "5e7", "true", "5", "3"},   {"2e4", "2e4", "600", "0", "false", "7", "3"}};
     uint64_t grad, param, least = UINT64_MAX;
 
     formula(3, 4, 3, &grad, &param);
@@ -215,7 +216,8 @@ static void the_start_table_counts_the_same(void **state)
                                                  c[i].persist,
                                                  "zero_optimization.stage3_prefetch_bucket_size",
                                                  c[i].prefetch, "zero_optimization.overlap_comm",
-                                                 c[i].overlap, NULL);
+                                                 c[i].overlap, "model.n_layer", c[i].layers,
+                                                 "activation_checkpointing.interval", c[i].interval, NULL);
         struct seen r[RANKS];
 
         train(r, 4, 1, 2, 4, &rows);
@@ -224,6 +226,11 @@ static void the_start_table_counts_the_same(void **state)
             assert_int_equal(sent(&r[j], CLASS_GRAD), 2 * r[j].sends[CLASS_GRAD]);
             assert_int_equal(r[j].mem.peak[MEM_BUFFER], r[j].said[MEM_BUFFER]);
         }
+        if (strcmp(c[i].layers, "2")) {
+            clear(r, 4);
+            settings_rows_clear(&rows);
+            continue;
+        }
         assert_true(r[0].sends[CLASS_PARAM] < 4 * 3 * param / 4); /* less than with nothing kept */
         least = r[0].sends[CLASS_PARAM] < least ? r[0].sends[CLASS_PARAM] : least;
         clear(r, 4);
@@ -231,6 +238,37 @@ static void the_start_table_counts_the_same(void **state)
     }
     formula(2, 4, 1, &grad, &param);
     assert_int_equal(least, 4 * 3 * param / 4); /* nothing is released: each weight once a step */
+}
+
+/* With nothing kept, by hand: layers that run forward again within their backward are gathered no more often, the
+ * others of a segment once more. 5 blocks in segments of 1, 2 and 3: none, 2 (of two segments' two blocks the first)
+ * and 2 (of the first segment's three the first two) more; the last segment does not run again. */
+static void recomputed_layers_are_gathered_again(void **state)
+{
+    static const char *const interval[] = {"0", "1", "2", "3", "5"};
+    static const uint64_t more[] = {0, 0, 2, 2, 0};
+
+    for (int i = 0; i < 5; i++)
+        for (int k = 1; k <= 2; k++) {
+            struct settings_rows rows = harness_rows(base, strict, "train_batch_size", "12", "model.n_layer", "5",
+                                                     "gradient_accumulation_steps", k == 1 ? "1" : "2",
+                                                     "zero_optimization.stage", "3",
+                                                     "activation_checkpointing.interval", interval[i], NULL);
+            uint64_t param = 2 * padded(WTE, 3) + padded(WPE, 3) + (2 * 5 + more[i]) * padded(BLOCK, 3) +
+                             2 * padded(NORM, 3), grad = padded(WTE, 3) + padded(WPE, 3) + 5 * padded(BLOCK, 3) +
+                             padded(NORM, 3);
+            struct seen r[RANKS];
+
+            train(r, 3, 1, 2, 4, &rows);
+            for (int j = 0; j < 3; j++) {
+                assert_int_equal(sent(&r[j], CLASS_PARAM), 2 * 4 * (uint64_t)k * param * 2 / 3);
+                assert_int_equal(sent(&r[j], CLASS_PARAM), 2 * r[j].sends[CLASS_PARAM]);
+                assert_int_equal(sent(&r[j], CLASS_GRAD), 2 * 4 * (uint64_t)k * grad * 2 / 3);
+                assert_int_equal(r[j].mem.peak[MEM_BUFFER], r[j].said[MEM_BUFFER]);
+            }
+            clear(r, 3);
+            settings_rows_clear(&rows);
+        }
 }
 
 /* Near ranks gather from all the first time in a step and then from each other: by hand for 4 ranks in pairs and
@@ -501,6 +539,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(bytes_are_those_of_the_formula),
         cmocka_unit_test(the_start_table_counts_the_same),
+        cmocka_unit_test(recomputed_layers_are_gathered_again),
         cmocka_unit_test(near_ranks_gather_among_themselves),
         cmocka_unit_test(the_kernel_counts_the_same),
         cmocka_unit_test(memory_is_that_of_the_formula),

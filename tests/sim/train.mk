@@ -2,7 +2,7 @@
 TRAIN_TEST_LIBS = libdsengine.a $(KERNELS_LIBS) $(DSBASE_LIBS) $(SODIUM_LIBS) $(CMOCKA_LIBS)
 TRAIN_HARNESS = tests/sim/train_harness.c tests/sim/train_harness.h
 TRAIN_TESTS = tests/sim/test_train tests/sim/test_resume tests/sim/test_fp16 tests/sim/test_zero tests/sim/test_alloc \
-	tests/sim/test_account
+	tests/sim/test_account tests/sim/test_recompute
 check_PROGRAMS += $(TRAIN_TESTS)
 TESTS += $(TRAIN_TESTS)
 tests_sim_test_train_SOURCES = tests/sim/test_train.c $(TRAIN_HARNESS)
@@ -23,3 +23,6 @@ tests_sim_test_account_LDADD = $(TRAIN_TEST_LIBS)
 tests_sim_test_alloc_SOURCES = tests/sim/test_alloc.c $(TRAIN_HARNESS)
 tests_sim_test_alloc_CFLAGS = $(CMOCKA_TEST_CFLAGS)
 tests_sim_test_alloc_LDADD = $(TRAIN_TEST_LIBS)
+tests_sim_test_recompute_SOURCES = tests/sim/test_recompute.c $(TRAIN_HARNESS)
+tests_sim_test_recompute_CFLAGS = $(CMOCKA_TEST_CFLAGS)
+tests_sim_test_recompute_LDADD = $(TRAIN_TEST_LIBS)
