@@ -106,9 +106,10 @@ static int dispatch(struct options *o)
 }
 
 #define FILES_LEAST 64 /* the loop, the keeper, and a few of one host */
+#define FILES_MOST (1u << 20) /* as the agent's; some systems allow a billion, and who starts from here inherits it */
 
 /* 0, 1 and 2 are open, else the first sockets would lie there and get our output; and we may have as many more as the
- * system allows, for every host takes some. */
+ * system allows, within reason, for every host takes some. */
 static int descriptors(struct err *err)
 {
     struct rlimit files;
@@ -121,7 +122,7 @@ static int descriptors(struct err *err)
         close(fd);
     if (getrlimit(RLIMIT_NOFILE, &files))
         return 0;
-    files.rlim_cur = files.rlim_max;
+    files.rlim_cur = files.rlim_max < FILES_MOST ? files.rlim_max : FILES_MOST;
     setrlimit(RLIMIT_NOFILE, &files);
     if (fd >= 0 && files.rlim_max >= FILES_LEAST)
         return 0;

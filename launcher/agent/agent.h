@@ -88,10 +88,13 @@ int team_streams(const struct team *t); /* streams that have not ended */
 void team_fail(struct team *t, uint32_t rank, const struct err *err);
 
 /* pump.c: what flows between a rank's pipes and the channel */
-void stream_open(struct stream *s, struct rank *r, int which, int fd);
+/* Take fd, also on failure: -1 and err when it cannot be watched. */
+int stream_open(struct stream *s, int fd, struct err *err);
+int stdin_open(struct rank *r, int fd, struct err *err);
+void stdin_begin(struct rank *r); /* asks for what there is room for */
 void stream_pump(struct stream *s); /* what is there and credit allows */
 void stream_close(struct stream *s);
-void stdin_open(struct rank *r, int fd);
+void stream_never(struct stream *s); /* of a rank that never was: its end is told */
 void stdin_close(struct rank *r);
 void pump_credit(struct agent *a); /* credit came: streams move again */
 void pump_tails(void *agent);      /* its tail_ticker */

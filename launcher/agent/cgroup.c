@@ -40,6 +40,7 @@ static char *own_folder(void)
     FILE *f = fopen("/proc/self/cgroup", "re");
     char line[4096], own[4096] = "";
     struct statfs fs;
+    int there = f != NULL;
 
     while (f && fgets(line, sizeof line, f)) {
         line[strcspn(line, "\n")] = 0;
@@ -48,7 +49,7 @@ static char *own_folder(void)
     }
     if (f)
         fclose(f);
-    for (int i = 0; f && i < 2 && !strstr(own, ".."); i++)
+    for (int i = 0; there && i < 2 && !strstr(own, ".."); i++)
         if (!statfs(mounts[i], &fs) && fs.f_type == CGROUP2)
             return xasprintf("%s%s%s", mounts[i], *own ? "/" : "", own);
     return NULL;

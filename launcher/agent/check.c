@@ -1,7 +1,8 @@
 /* CHECK: would a rank start on this node? For engine ranks the program itself says so (`PROGRAM check JOB
  * --world N`: it is there, it loads, it reads the job and finds its data); for a foreign program we look whether
  * working folder and program are there. Where there is a --venv_script it is sourced first, and the environment it
- * leaves is kept for the ranks (venv.c). Invariant: each CHECK gets one CHECKED, within its deadline. */
+ * leaves is kept for the ranks (venv.c). Invariant: each CHECK gets one CHECKED, within its deadline,
+ * also from a process that the kernel holds: its end is waited for behind the answer. */
 #include "launcher/agent/agent.h"
 #include "launcher/rankenv.h"
 
@@ -37,7 +38,7 @@ struct check {
     char *program;
     int sourcing; /* the script runs, the check comes after it */
     pid_t pid;
-    int late;
+    int late; /* the answer went out at the deadline */
     struct source source[NSOURCES];
     struct ticker *ticker;
 };
@@ -136,7 +137,7 @@ static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd,
     const struct spawn *s = &c->spawn;
     char world[16], job[32];
     char *argv[] = {c->program, "check", job, "--world", world, NULL};
-    int null = open("/dev/null", O_RDONLY);
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
 
     child_reset(parent);
     if (dup2(null, 0) < 0 || dup2(fd[SAYS], 1) < 0 || dup2(fd[FAILS], 2) < 0 ||
@@ -167,9 +168,17 @@ static void child_run(const struct check *c, const int fd[NSOURCES], int job_fd,
 static void on_late(void *ctx)
 {
     struct check *c = ctx;
+    struct err err = ERR_INIT;
 
-    c->late = 1;
     kill(-c->pid, SIGKILL);
+    if (c->sourcing)
+        err_set(&err, ERR_INPUT, "%s: --venv_script %s did not end in time; does it wait for input, or its file system "
+                "hang?", c->spawn.host, c->spawn.venv);
+    else
+        err_set(&err, ERR_NODE, "%s: `%s check` gave no answer in time; look at the file systems of that node",
+                c->spawn.host, c->program);
+    c->late = 1;
+    tell_checked(c->agent, c->epoch, err.code, err.text);
 }
 
 static int job_file(const struct spawn *s)
@@ -198,9 +207,11 @@ static int check_fork(struct check *c, struct err *err)
             break;
         c->source[i].fd = lift_fd(fd[0]);
         theirs[i] = lift_fd(fd[1]);
-        c->source[i].watch =
-            watch_create(c->agent->loop, c->source[i].fd, on_source, &c->source[i], err);
-        watch_set(c->source[i].watch, LOOP_READ);
+        if (c->source[i].fd >= 0 && theirs[i] >= 0)
+            c->source[i].watch = watch_create(c->agent->loop, c->source[i].fd, on_source, &c->source[i], err);
+        rc = c->source[i].watch ? 0 : -1;
+        if (!rc)
+            watch_set(c->source[i].watch, LOOP_READ);
     }
     if (rc == 0 && (c->pid = child_fork(NULL)) == 0)
         child_run(c, theirs, job, env, parent);
@@ -277,10 +288,6 @@ static void judge(struct check *c, int status, struct err *err)
         exec_error(err, host,
                    why[0] == EXEC_SCRIPT ? script(&c->spawn) : why[0] == EXEC_VENV ? c->spawn.venv : program,
                    c->spawn.cwd, why[0], why[1]);
-    } else if (c->late) {
-        err_set(err, ERR_NODE,
-                "%s: `%s check` gave no answer in time; look at the file systems of that node",
-                host, program);
     } else if (code == 127 && strstr(text, "shared libraries")) {
         err_set(err, ERR_NODE, "%s: %s can't be loaded: %s; install what is missing there", host,
                 program, text);
@@ -300,10 +307,7 @@ static void sourced(struct check *c, int status, struct err *err)
     const char *text = complaint(&c->source[FAILS].text), *line = strrchr(text, '\n');
 
     line = line ? line + 1 : text;
-    if (c->late)
-        err_set(err, ERR_INPUT, "%s: --venv_script %s did not end in time; does it wait for input, or its file "
-                "system hang?", c->spawn.host, c->spawn.venv);
-    else if (c->source[FAILED_EXEC].text.len)
+    if (c->source[FAILED_EXEC].text.len)
         judge(c, status, err);
     else if (!WIFEXITED(status) || WEXITSTATUS(status))
         err_set(err, ERR_INPUT, "%s: --venv_script %s ended with %s %d%s%s", c->spawn.host, c->spawn.venv,
@@ -332,6 +336,11 @@ int check_reaped(struct agent *a, pid_t pid, int status)
         return 0;
     for (int i = 0; i < NSOURCES; i++)
         source_read(&c->source[i]);
+    if (c->late) {
+        a->check = NULL;
+        check_destroy(c);
+        return 1;
+    }
     if (c->sourcing) {
         sourced(c, status, &err);
         if (!err.code)

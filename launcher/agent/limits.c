@@ -7,7 +7,8 @@
 
 #define FILES_MOST (1u << 20) /* some nodes allow a billion, and there are programs that close each */
 
-static void raise_to(int what, rlim_t most)
+/* Down, too: we may have inherited more from who started us here. */
+static void set_to(int what, rlim_t most)
 {
     struct rlimit l;
 
@@ -15,8 +16,6 @@ static void raise_to(int what, rlim_t most)
         return;
     if (l.rlim_max != RLIM_INFINITY && l.rlim_max < most)
         most = l.rlim_max;
-    if (l.rlim_cur == RLIM_INFINITY || l.rlim_cur >= most)
-        return;
     l.rlim_cur = most;
     setrlimit(what, &l);
 }
@@ -34,7 +33,7 @@ static void set_core(int64_t bytes)
 
 void limits_set(const struct spawn *s)
 {
-    raise_to(RLIMIT_NOFILE, FILES_MOST);
-    raise_to(RLIMIT_MEMLOCK, RLIM_INFINITY);
+    set_to(RLIMIT_NOFILE, FILES_MOST);
+    set_to(RLIMIT_MEMLOCK, RLIM_INFINITY);
     set_core(s->core_bytes);
 }

@@ -17,18 +17,29 @@
 
 #define TRIES 16
 
+/* Of both families where there are both: one socket of IPv6 takes the port of IPv4, too. */
 static int bind_port(int port, int *fd)
 {
-    struct sockaddr_in any = {
-        .sin_family = AF_INET, .sin_port = htons((uint16_t)port), .sin_addr.s_addr = htonl(INADDR_ANY)};
-    socklen_t len = sizeof any;
-    int on = 1;
+    struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
+    struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    socklen_t len6 = sizeof six, len4 = sizeof four;
+    int on = 1, off = 0;
 
+    *fd = lift_fd(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (*fd >= 0 && !setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) &&
+        !setsockopt(*fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off)) {
+        if (!bind(*fd, (struct sockaddr *)&six, len6) && !getsockname(*fd, (struct sockaddr *)&six, &len6))
+            return ntohs(six.sin6_port);
+        if (errno == EADDRINUSE || errno == EACCES)
+            return -1;
+    }
+    if (*fd >= 0)
+        close(*fd);
     *fd = lift_fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (*fd < 0 || setsockopt(*fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on) ||
-        bind(*fd, (struct sockaddr *)&any, sizeof any) || getsockname(*fd, (struct sockaddr *)&any, &len))
+        bind(*fd, (struct sockaddr *)&four, len4) || getsockname(*fd, (struct sockaddr *)&four, &len4))
         return -1;
-    return ntohs(any.sin_port);
+    return ntohs(four.sin_port);
 }
 
 static int bind_name(int port, int *fd)

@@ -150,13 +150,22 @@ static void on_stream(void *ctx, int events)
     stream_watch(s);
 }
 
-void stream_open(struct stream *s, struct rank *r, int which, int fd)
+int stream_open(struct stream *s, int fd, struct err *err)
 {
-    s->rank = r;
-    s->which = which;
     s->fd = fd;
-    s->watch = fd < 0 ? NULL : watch_create(r->team->agent->loop, fd, on_stream, s, NULL);
+    s->watch = watch_create(s->rank->team->agent->loop, fd, on_stream, s, err);
+    if (!s->watch)
+        return -1;
     stream_watch(s);
+    return 0;
+}
+
+void stream_never(struct stream *s)
+{
+    if (s->fd >= 0)
+        stream_close(s);
+    else
+        put_output(s, NULL, 0);
 }
 
 /* Without credit the end is still told, when nothing is in front of it. */
@@ -229,13 +238,19 @@ static void on_stdin(void *ctx, int events)
         watch_set(r->in_watch, r->in.len ? LOOP_WRITE : 0);
 }
 
-void stdin_open(struct rank *r, int fd)
+int stdin_open(struct rank *r, int fd, struct err *err)
 {
     r->in_fd = fd;
     if (fd < 0)
-        return;
-    r->in_watch = watch_create(r->team->agent->loop, fd, on_stdin, r, NULL);
-    want(r, MSG_STDIN_BYTES);
+        return 0;
+    r->in_watch = watch_create(r->team->agent->loop, fd, on_stdin, r, err);
+    return r->in_watch ? 0 : -1;
+}
+
+void stdin_begin(struct rank *r)
+{
+    if (r->in_fd >= 0)
+        want(r, MSG_STDIN_BYTES);
 }
 
 void team_stdin(struct team *t, int rank, const void *data, size_t n)

@@ -281,6 +281,21 @@ static void close_all(const int fd[PLAN_FDS])
             close(fd[i]);
 }
 
+/* Our ends, which are the rank's from here on. */
+static int rank_watch(struct rank *r, int ours[PLAN_FDS], struct err *err)
+{
+    int rc;
+
+    r->status_fd = ours[STATUS];
+    r->status_watch = watch_create(r->team->agent->loop, r->status_fd, on_status, r, err);
+    rc = r->status_watch ? 0 : -1;
+    rc |= stdin_open(r, ours[IN], err) | stream_open(&r->out[0], ours[OUT], err) |
+          stream_open(&r->out[1], ours[ERR], err);
+    for (int i = 0; i < PLAN_FDS; i++)
+        ours[i] = -1;
+    return rc ? err_prefix(err, "%s: rank %d", r->team->spawn.host, r->number) : 0;
+}
+
 static int rank_start(struct rank *r, struct err *err)
 {
     struct team *t = r->team;
@@ -291,6 +306,8 @@ static int rank_start(struct rank *r, struct err *err)
 
     if (rc == 0 && !*p.argv[0])
         rc = -1;
+    if (rc == 0)
+        rc = rank_watch(r, ours, err);
     if (rc == 0 && (r->pid = child_fork(t->agent->cgroup)) == 0)
         child_run(&p);
     if (rc == 0 && r->pid < 0) {
@@ -299,13 +316,11 @@ static int rank_start(struct rank *r, struct err *err)
     }
     if (rc == 0) {
         setpgid(r->pid, r->pid); /* the child does it as well: whoever is first */
-        r->status_fd = ours[STATUS];
-        r->status_watch = watch_create(t->agent->loop, r->status_fd, on_status, r, NULL);
         watch_set(r->status_watch, LOOP_READ);
-        stdin_open(r, ours[IN]);
-        stream_open(&r->out[0], r, 1, ours[OUT]);
-        stream_open(&r->out[1], r, 2, ours[ERR]);
+        stdin_begin(r);
     } else {
+        status_close(r);
+        stdin_close(r);
         close_all(ours);
     }
     close_all(p.fd);
@@ -317,10 +332,8 @@ static int rank_start(struct rank *r, struct err *err)
 /* A rank that never was: its streams end, it exits. */
 static void rank_never(struct rank *r)
 {
-    for (int k = 0; k < 2; k++) {
-        r->out[k].fd = lift_fd(open("/dev/null", O_RDONLY | O_CLOEXEC));
-        stream_close(&r->out[k]);
-    }
+    for (int k = 0; k < 2; k++)
+        stream_never(&r->out[k]);
     r->team->running--;
     put_exit(r, NOT_STARTED, 0, 0);
     if (r->team->links)

@@ -54,6 +54,7 @@ hard=$(ulimit -H -n)
 [ "$hard" -le 1048576 ] 2>/dev/null || hard=1048576
 got=$(ulimit -S -c 0; umask 027; run --hosts a --launcher exec --launcher_args "ulimit -S -c unlimited; ulimit -S -n 64; umask 0; cd /; $agent" sh limits.sh)
 is "no core files, all descriptors, umask and folder" "$got" "0 $hard 0027 $here"
+is "descriptors on this machine: no more than on others" "$(run --hosts local:1 sh -c 'ulimit -S -n')" "$hard"
 
 # ---- values and arguments are bytes, through an agent that a shell started ----
 cat >bytes.py <<'X'

@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ptrace.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -167,6 +170,85 @@ static void checks_of_broken_programs(void **state)
     free(path);
 }
 
+/* A check that KILL does not make go away in time (here a tracer keeps it, as the kernel may with a file system that
+ * hangs): the answer comes all the same, and the agent ends well. */
+static void check_that_stays(void **state)
+{
+    char folder[] = "/tmp/ds-agent-test.XXXXXX", *path, *note, *argv[] = {NULL, NULL};
+    struct driver d;
+    struct spawn s;
+    FILE *f;
+    int pid = 0;
+
+    assert_non_null(mkdtemp(folder));
+    path = xasprintf("%s/rank", folder);
+    note = xasprintf("%s/pid", folder);
+    f = fopen(path, "w");
+    fprintf(f, "#!/bin/sh\necho $$ >%s.new; mv %s.new %s; exec sleep 1000\n", note, note, note);
+    fclose(f);
+    chmod(path, 0755);
+    argv[0] = path;
+    driver_begin(&d);
+    s = engine_table(&d, 1, NULL);
+    s.argv = argv;
+    s.check_ms = 1000;
+    d.checks = 0;
+    driver_check(&d, &s);
+    for (int i = 0; i < 900 && !pid; i++) {
+        if ((f = fopen(note, "r"))) {
+            assert_int_equal(fscanf(f, "%d", &pid), 1);
+            fclose(f);
+        }
+        usleep(1000);
+    }
+    if (pid && ptrace(PTRACE_SEIZE, pid, NULL, NULL))
+        pid = 0; /* slower than the limit, or not allowed here: the plain case */
+    assert_int_equal(driver_until(&d, driver_checked, LONG_MS), 1);
+    assert_non_null(strstr(buf_str(&d.check_text), "no answer in time"));
+    if (pid) {
+        assert_non_null(strstr(check(&d, &s), "is running already"));
+        while (waitpid(pid, NULL, __WALL) == pid) /* the tracer has seen it: now its parent may */
+            ;
+    }
+    driver_finish(&d);
+    unlink(note);
+    unlink(path);
+    rmdir(folder);
+    free(note);
+    free(path);
+}
+
+/* With fewer and fewer descriptors something fails, here or there; it is told each time and nothing falls. */
+static void few_descriptors(void **state)
+{
+    char *argv[] = {"/bin/true", NULL};
+    struct rlimit usual, few;
+
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &usual), 0);
+    few = usual;
+    for (few.rlim_cur = 60; few.rlim_cur > 12; few.rlim_cur--) {
+        struct driver d;
+        struct spawn s;
+
+        signal(SIGPIPE, SIG_IGN);
+        setrlimit(RLIMIT_NOFILE, &few);
+        driver_start(&d);
+        setrlimit(RLIMIT_NOFILE, &usual);
+        driver_until(&d, driver_greeted, LONG_MS);
+        if (d.greeted) {
+            driver_u32(&d, MSG_CREDIT, 1u << 20);
+            s = driver_table(&d, 2, argv);
+            check(&d, &s);
+            driver_spawn(&d, &s);
+            assert_int_equal(driver_until(&d, driver_over, LONG_MS), 1);
+            driver_finish(&d);
+        } else {
+            assert_true(driver_wait(&d, LONG_MS) > 0);
+            driver_clear(&d);
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -175,6 +257,8 @@ int main(void)
         cmocka_unit_test(stop_word),
         cmocka_unit_test(checks),
         cmocka_unit_test(checks_of_broken_programs),
+        cmocka_unit_test(check_that_stays),
+        cmocka_unit_test(few_descriptors),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
