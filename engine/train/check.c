@@ -46,6 +46,7 @@ static int print_table(struct setup *s, struct err *err)
         rc = check_memory(s, dev, bytes, err);
     if (!rc) {
         setup_table(s, bytes, 0, 0, train_threads(&s->job, 1), &out);
+        rc = exec_say_again(exec, s->job.micro_batch_size, s->job.seq_len, &out, err);
         fputs(buf_str(&out), stdout);
     }
     buf_clear(&out);

@@ -266,6 +266,51 @@ int exec_bytes(struct exec *e, int64_t B, int64_t T, size_t *bytes, struct err *
     return rc;
 }
 
+/* Adds the types of the layers that have tensors to drop selectively, or of those that have none. */
+static int add_types(struct exec *e, struct shape *s, int dropping, struct buf *out)
+{
+    const struct ds_layer_ops *last = NULL;
+    int n = 0;
+
+    for (int l = 0; l < e->model->n; l++) {
+        int any = 0;
+
+        for (int i = 0; i < s->mem[l].nsaved; i++)
+            any |= drops(e, s, l, i);
+        if (any != dropping || e->model->ops[l] == last)
+            continue;
+        last = e->model->ops[l];
+        buf_addf(out, "%s%s", n++ ? ", " : "", last->type);
+    }
+    return n;
+}
+
+int exec_say_again(struct exec *e, int64_t B, int64_t T, struct buf *out, struct err *err)
+{
+    const struct order *o = e->order;
+    struct shape s = {.B = B, .T = T};
+    int rc = 0, again = 0;
+
+    for (int use = 0; use < o->n; use++)
+        again += (o->use[use].what & USE_AGAIN) != 0;
+    if (o->interval)
+        buf_addf(out, "  again    %d layers run forward a second time; the inputs of %d segments and one segment's "
+                      "activations are kept\n", again, o->nsegments);
+    if (!o->selective)
+        return 0;
+    shape_alloc(e, &s);
+    rc = size_layers(e, &s, err);
+    buf_adds(out, "  again    what is cheap to make of: ");
+    if (!rc && !add_types(e, &s, 1, out))
+        buf_adds(out, "no layer");
+    buf_adds(out, "; nothing is dropped of: ");
+    if (!rc)
+        add_types(e, &s, 0, out);
+    buf_addc(out, '\n');
+    shape_clear(e, &s);
+    return rc;
+}
+
 /* ---- create, destroy ---- */
 
 int exec_create(struct exec **out, const struct model *m, const struct order *order,

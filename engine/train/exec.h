@@ -27,6 +27,9 @@ int exec_prepare(struct exec *, int64_t B, int64_t T, struct err *);
 /* Bytes of the arena for B x T (activations, saved tensors, scratch), without making it. */
 int exec_bytes(struct exec *, int64_t B, int64_t T, size_t *bytes, struct err *);
 
+/* A line for the start table: which activations are made again. Nothing where all are kept. */
+int exec_say_again(struct exec *, int64_t B, int64_t T, struct buf *out, struct err *err);
+
 /* mode TRAIN or EVAL. loss[3] += {sum over valid targets, valid targets, auxiliary}. loss_seed is what
  * backward will be seeded with. */
 int exec_forward(struct exec *, enum ds_mode mode, const struct ds_batch *, const struct ds_scalars *,

@@ -196,6 +196,7 @@ void train_report_start(struct train *t)
     exec_bytes(t->exec, s->job.micro_batch_size, s->job.seq_len, &bytes, &err);
     /* a step reaches about 0.6 of a plain product's rate */
     setup_table(s, bytes, flops, 0.6 * train_flops_per_s(t->k, s->dtype), t->threads, &table);
+    exec_say_again(t->exec, s->job.micro_batch_size, s->job.seq_len, &table, &err);
     if (table.len)
         table.data[--table.len] = 0;
     train_report_text(t, "%s", buf_str(&table));

@@ -1,7 +1,7 @@
 # make bench-step: a whole step against its products. make tests/bench/judge: a trained model against a byte
 # model (tests/bench/judge JOB.ini [--sample FILE]).
 EXTRA_PROGRAMS += bench-step tests/bench/judge tests/bench/overlap
-EXTRA_DIST += tests/bench/ranks.sh tests/bench/overlap.sh tests/bench/zero.sh
+EXTRA_DIST += tests/bench/ranks.sh tests/bench/overlap.sh tests/bench/zero.sh tests/bench/recompute.sh
 bench_step_SOURCES = tests/bench/step.c
 bench_step_LDADD = $(DSENGINE_LIBS)
 tests_bench_judge_SOURCES = tests/bench/judge.c
