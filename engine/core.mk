@@ -8,7 +8,7 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 	engine/zero/update.c engine/zero/slots.c engine/zero/live.c engine/zero/layers.c \
 	engine/train/exec.h engine/train/exec.c \
 	engine/train/setup.h engine/train/setup.c \
-	engine/train/train.h engine/train/train.c engine/train/step.c engine/train/state.c \
+	engine/train/train.h engine/train/train.c engine/train/step.c engine/train/state.c engine/train/origin.c \
 	engine/train/account.c engine/train/report.c engine/train/breakdown.c engine/train/check.c engine/train/lr.c engine/train/threads.c \
 	engine/train/sample.h engine/train/sample.c \
 	engine/engine.c

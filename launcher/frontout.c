@@ -360,6 +360,11 @@ void front_metric(struct front *f, int rank, const char *json, size_t n)
     if (f->live && f->progress.steps) {
         f->live_ms = now;
         writer_status(f->term, STDERR_FILENO, buf_str(&b));
+    } else if (step == 2 && !f->o->quiet) {
+        buf_reset(&b);
+        progress_valid(&f->progress, &b);
+        buf_addc(&b, '\n');
+        output_own(f->output, 1, b.data, b.len);
     } else if (step && !f->o->quiet && progress_due(&f->progress, f->task->job.steps_per_print, now)) {
         buf_addc(&b, '\n');
         output_own(f->output, 1, b.data, b.len);

@@ -28,8 +28,9 @@ int progress_take(struct progress *p, const char *json, size_t n, int64_t now_ms
     if (!jsonget_number(json, n, "valid_loss", &v)) {
         p->valid_loss = v;
         p->have_valid = 1;
+        p->valid_step = jsonget_number(json, n, "step", &step) ? p->step : step;
         if (jsonget_number(json, n, "loss", &v))
-            return 0; /* an evaluation */
+            return 2;
     }
     if (jsonget_number(json, n, "step", &step))
         return 0;
@@ -86,6 +87,19 @@ void progress_time(double seconds, struct buf *out)
         buf_addf(out, "%ldh%02ldm", s / 3600, s % 3600 / 60);
 }
 
+static void add_step(const struct progress *p, double step, struct buf *out)
+{
+    buf_addf(out, "step %.0f", step);
+    if (p->max_steps > 0)
+        buf_addf(out, "/%.0f", p->max_steps);
+}
+
+void progress_valid(const struct progress *p, struct buf *out)
+{
+    add_step(p, p->valid_step, out);
+    buf_addf(out, "  valid %.4f", p->valid_loss);
+}
+
 void progress_line(const struct progress *p, int nodes, int width, struct buf *out)
 {
     size_t from = out->len;
@@ -93,13 +107,11 @@ void progress_line(const struct progress *p, int nodes, int width, struct buf *o
 
     if (p->steps > 2 && p->step > p->first_step)
         per_step = (double)(p->last_ms - p->first_ms) / (p->step - p->first_step);
-    buf_addf(out, "step %.0f", p->step);
-    if (p->max_steps > 0)
-        buf_addf(out, "/%.0f", p->max_steps);
+    add_step(p, p->step, out);
     buf_addf(out, "  loss %.4f", p->loss);
     if (p->skipped > 0)
         buf_addf(out, "  %.0f skipped", p->skipped);
-    if (p->have_valid)
+    if (p->have_valid && p->valid_step == p->step)
         buf_addf(out, "  valid %.4f", p->valid_loss);
     buf_adds(out, "  ");
     progress_count(p->rate, out);

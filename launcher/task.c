@@ -110,6 +110,9 @@ static int make_job(struct task *t, const struct options *o, struct err *err)
     buf_clear(&warn);
     if (rc)
         return -1;
+    if (t->job.resume && !strcmp(t->job.resume, "auto") && !t->job.run_dir && !o->run_dir)
+        return err_set(err, ERR_INPUT, "run.resume = auto goes on in a run folder, and none is named: name it with "
+                       "--run-dir DIR or run.dir, or the checkpoint with --resume DIR");
     t->name = t->job.name ? xstrdup(t->job.name) : base_name(t->job_file);
     if (strchr(t->name, '/'))
         return err_set(err, ERR_INPUT, "run.name = %s: a name has no / in it", t->name);

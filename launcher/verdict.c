@@ -185,7 +185,10 @@ static void print_summary(const struct front *f)
 
     if (!f->task->engine || !p->steps || f->o->quiet)
         return;
-    buf_addf(&b, "%.0f steps, loss %.4f -> %.4f", p->step, p->first_loss, p->loss);
+    buf_addf(&b, "%.0f step%s", p->step, p->step == 1 ? "" : "s");
+    if (p->first_step > 1)
+        buf_addf(&b, ", %d in this run", p->steps);
+    buf_addf(&b, ", loss %.4f -> %.4f", p->first_loss, p->loss);
     if (p->have_valid)
         buf_addf(&b, ", validation loss %.4f", p->valid_loss);
     if (p->skipped > 0)

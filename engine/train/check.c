@@ -6,6 +6,7 @@
 #include "engine/base/parse.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* One rank must fit into this machine; what its neighbours take is not known here. */
@@ -45,7 +46,7 @@ static int print_table(struct setup *s, struct err *err)
     if (!rc)
         rc = check_memory(s, dev, bytes, err);
     if (!rc) {
-        setup_table(s, bytes, 0, 0, train_threads(&s->job, 1), &out);
+        setup_table(s, bytes, 0, 0, 0, train_threads(&s->job, 1), &out);
         rc = exec_say_again(exec, s->job.micro_batch_size, s->job.seq_len, &out, err);
         fputs(buf_str(&out), stdout);
     }
@@ -56,26 +57,34 @@ static int print_table(struct setup *s, struct err *err)
     return rc;
 }
 
-static int check_ckpt(const char *path, struct err *err)
+static int check_ckpt(const struct setup *s, const char *path, int resume, struct err *err)
 {
     struct ckpt *c = NULL;
     int rc = ckpt_open(&c, path, err);
 
+    if (!rc && resume)
+        rc = train_same_run(s, c, err);
     ckpt_close(c);
     return rc;
 }
 
 /* With resume = auto, init_from is where a run without checkpoints begins. */
-static int check_start(const struct job *job, struct err *err)
+static int check_start(const struct setup *s, struct err *err)
 {
-    int resume = job->resume && strcmp(job->resume, "auto");
+    const struct job *job = &s->job;
+    char *path;
+    int rc = 0;
 
-    if (resume && job->init_from)
+    if (job->resume && strcmp(job->resume, "auto") && job->init_from)
         return err_set(err, ERR_INPUT, "run.resume = %s and run.init_from = %s: a run begins at one of them; "
                        "take one out, or write resume = auto", job->resume, job->init_from);
-    if (resume && check_ckpt(job->resume, err))
-        return -1;
-    return job->init_from ? check_ckpt(job->init_from, err) : 0;
+    path = train_origin(job);
+    if (path)
+        rc = check_ckpt(s, path, 1, err);
+    else if (job->init_from)
+        rc = check_ckpt(s, job->init_from, 0, err);
+    free(path);
+    return rc;
 }
 
 static int check(const char *path, int world, struct err *err)
@@ -88,7 +97,7 @@ static int check(const char *path, int world, struct err *err)
     if (!rc)
         rc = setup_create(&s, &rows, world, 1, &warn, err);
     if (!rc)
-        rc = check_start(&s->job, err);
+        rc = check_start(s, err);
     if (!rc)
         rc = print_table(s, err);
     if (warn.len)

@@ -195,7 +195,7 @@ void train_report_start(struct train *t)
         return;
     exec_bytes(t->exec, s->job.micro_batch_size, s->job.seq_len, &bytes, &err);
     /* a step reaches about 0.6 of a plain product's rate */
-    setup_table(s, bytes, flops, 0.6 * train_flops_per_s(t->k, s->dtype), t->threads, &table);
+    setup_table(s, bytes, t->step, flops, 0.6 * train_flops_per_s(t->k, s->dtype), t->threads, &table);
     exec_say_again(t->exec, s->job.micro_batch_size, s->job.seq_len, &table, &err);
     if (table.len)
         table.data[--table.len] = 0;

@@ -122,7 +122,8 @@ static int find_length(struct setup *s, struct err *err)
     n = least(n, steps_for(s->job.max_tokens, setup_tokens_per_step(s)));
     if (!n && s->job.max_time_ms <= 0)
         return err_set(err, ERR_INPUT,
-                       "the run has no end: give one of run.steps, run.samples, run.tokens, run.time");
+                       "the run has no end: give one of run.steps, run.samples, run.tokens, run.time "
+                       "in a job file, or --set run.steps=N on the command line");
     s->total_steps = n;
     if (!n && s->job.total_num_steps <= 0 &&
         (s->job.sched == SCHED_WARMUP_DECAY || s->job.sched == SCHED_WARMUP_COSINE))
@@ -278,7 +279,7 @@ static const char *precision(const struct setup *s)
     switch (s->dtype) {
     case DS_BF16:
         return kernels_cpu_bf16_native() ? "bf16 with fp32 masters"
-                                         : "bf16 with fp32 masters (emulated: no AVX-512 BF16)";
+                                         : "bf16 with fp32 masters (emulated without AVX-512 BF16: no faster than fp32 here)";
     case DS_F16:
         return "fp16 with fp32 masters (products in fp32)";
     default:
@@ -286,12 +287,13 @@ static const char *precision(const struct setup *s)
     }
 }
 
-void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_per_step,
+void setup_table(const struct setup *s, size_t activation_bytes, int64_t done, int64_t flops_per_step,
                  double flops_per_s, int threads, struct buf *out)
 {
     uint64_t bytes[MEM_CLASSES], sent[CLASSES];
     double tokens = (double)setup_tokens_per_step(s), n = (double)s->table->numel;
     char a[32], b[32], c[32], d[32];
+    int64_t left;
 
     zero_bytes(s->table, s->order, &s->job, s->dtype, bytes);
     buf_adds(out, "  model    ");
@@ -322,15 +324,17 @@ void setup_table(const struct setup *s, size_t activation_bytes, int64_t flops_p
                  human((double)data_tokens(s->data, DATA_VALID), c));
     if (!s->total_steps)
         return;
-    buf_addf(out, "  run      %lld steps = %s tokens", (long long)s->total_steps,
-             human(tokens * (double)s->total_steps, a));
+    left = s->total_steps > done ? s->total_steps - done : 0;
+    buf_addf(out, "  run      %lld steps", (long long)s->total_steps);
+    if (done)
+        buf_addf(out, ", %lld of them done: %lld", (long long)done, (long long)left);
+    buf_addf(out, " = %s tokens", human(tokens * (double)left, a));
     if (s->data)
         buf_addf(out, ", %.2f passes",
-                 (double)(s->total_steps * s->job.train_batch_size) /
-                     (double)data_samples(s->data, DATA_TRAIN));
+                 (double)(left * s->job.train_batch_size) / (double)data_samples(s->data, DATA_TRAIN));
     if (flops_per_s > 0) {
         buf_adds(out, ", ");
-        add_time((double)flops_per_step * (double)s->total_steps / flops_per_s, out);
+        add_time((double)flops_per_step * (double)left / flops_per_s, out);
     }
     buf_addc(out, '\n');
 }

@@ -40,8 +40,8 @@ const char *human(double n, char out[32]);
 int64_t setup_tokens_per_step(const struct setup *);
 
 /* The start table: model, batch, memory of a rank, data, length of the run and, when flops_per_s > 0, its
- * estimated time. activation_bytes from exec_bytes. */
-void setup_table(const struct setup *, size_t activation_bytes, int64_t flops_per_step,
+ * estimated time. activation_bytes from exec_bytes; done: steps that a resumed run has behind it. */
+void setup_table(const struct setup *, size_t activation_bytes, int64_t done, int64_t flops_per_step,
                  double flops_per_s, int threads, struct buf *out);
 
 #endif

@@ -135,44 +135,6 @@ int train_save(struct train *t, struct err *err)
     return rc;
 }
 
-/* Names the identity settings in which the checkpoint's job and this one differ. */
-static int differ(struct train *t, const struct ckpt_meta *meta, const char *path, struct err *err)
-{
-    struct settings_rows rows = {0};
-    struct settings old;
-    struct settings *tables[1] = {&old};
-    struct job job;
-    struct buf names = BUF_INIT, a = BUF_INIT, b = BUF_INIT;
-    int rc;
-
-    settings_init(&old, job_table, job_table_n, &job);
-    rc = settings_read(&rows, path, meta->config, strlen(meta->config), err);
-    if (!rc)
-        rc = settings_apply(tables, 1, &rows, "model.", NULL, err);
-    for (int i = 0; i < job_table_n && !rc; i++) {
-        if (!(job_table[i].flags & SETTING_IDENTITY))
-            continue;
-        buf_reset(&a);
-        buf_reset(&b);
-        settings_value(&old, i, &a);
-        settings_value(&t->setup->settings, i, &b);
-        if (strcmp(buf_str(&a), buf_str(&b)))
-            buf_addf(&names, "%s%s (%s there, %s here)", names.len ? ", " : "", job_table[i].path,
-                     buf_str(&a), buf_str(&b));
-    }
-    if (!rc)
-        rc = err_set(err, ERR_INPUT,
-                     "%s is of a different run: %s; use the same settings, or --init-from to take its "
-                     "weights only",
-                     path, names.len ? names.data : "the [model] settings differ");
-    settings_clear(&old);
-    settings_rows_clear(&rows);
-    buf_clear(&names);
-    buf_clear(&a);
-    buf_clear(&b);
-    return rc;
-}
-
 static int fill(struct train *t, struct ckpt *c, int kinds_wanted, struct err *err)
 {
     struct ckpt_entry *held;
@@ -187,13 +149,8 @@ static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
 {
     const struct ckpt_meta *m = ckpt_meta(c);
 
-    if (m->config_hash != setup_hash(t->setup))
-        return differ(t, m, ckpt_path(c), err);
-    if (m->data_hash != data_hash(t->setup->data))
-        return err_set(err, ERR_INPUT,
-                       "%s was trained on other data files; give the same ones, or --init-from to take "
-                       "its weights only",
-                       ckpt_path(c));
+    if (train_same_run(t->setup, c, err) < 0)
+        return -1;
     if (m->world != t->comm->size || m->threads != t->threads ||
         strcmp(m->isa, kernels_cpu_isa()) || strcmp(m->build, build_id()))
         train_report_text(t,

@@ -41,16 +41,6 @@ static int make_states(struct train *t, struct err *err)
     return exec_prepare(t->exec, t->batch.B, t->batch.T, err);
 }
 
-/* resume = auto goes on from the run folder's newest checkpoint, and starts where there is none. */
-static int has_checkpoint(const struct job *job)
-{
-    char *latest = xasprintf("%s/ckpt/latest", job->run_dir ? job->run_dir : ".");
-    int there = access(latest, F_OK) == 0;
-
-    free(latest);
-    return there;
-}
-
 /* A path may name another folder on another node: ranks that began with different checkpoints would train
  * on without a word. */
 static int agree_on_start(struct train *t, struct err *err)
@@ -72,11 +62,14 @@ static int agree_on_start(struct train *t, struct err *err)
 static int load_state(struct train *t, struct err *err)
 {
     const struct job *job = &t->setup->job;
+    char *path = train_origin(job);
+    int rc;
 
-    if (job->resume && strcmp(job->resume, "auto"))
-        return train_resume(t, job->resume, err);
-    if (job->resume && has_checkpoint(job))
-        return train_resume(t, job->run_dir, err);
+    if (path) {
+        rc = train_resume(t, path, err);
+        free(path);
+        return rc;
+    }
     zero_init(t->zero, (uint64_t)job->seed);
     return job->init_from ? train_init_from(t, job->init_from, err) : zero_refresh(t->zero, err);
 }

@@ -86,6 +86,14 @@ void account_ms(const struct account *, double ms[TIMES]);
 /* Bytes a step that an operation of a group has sent and received. */
 void account_bytes(const struct account *, enum train_group, int op, double bytes[2]);
 
+/* ---- origin.c ---- */
+
+/* The path that the run goes on from: run.resume, for auto the run folder if it has a checkpoint. Owned; NULL: none. */
+char *train_origin(const struct job *);
+/* 0 when the checkpoint is of the run that s describes; else err names the settings that differ. */
+struct ckpt;
+int train_same_run(const struct setup *s, const struct ckpt *, struct err *);
+
 /* ---- state.c ---- */
 
 int train_save(struct train *, struct err *);                          /* in the background */

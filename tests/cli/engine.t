@@ -115,6 +115,28 @@ cat digits digits digits >long # 1,800 tokens: a file of 1,000 and one of 800, 2
 is "--shard-tokens takes a suffix" "$("$launch" data --shard-tokens 1k long.bin long >/dev/null; wc -c <long_000001.bin)" 2624
 ok "a model of digits trains" "$launch" --hosts local:1 --run-dir digits.run --set data.train=digits.bin \
     --set data.valid_split=0.1 job.ini
+is "--resume auto without a run folder" \
+    "$("$launch" --hosts local:1 --resume auto job.ini 2>&1; echo $?; ls -d ds-runs 2>&1)" \
+    "ds-launch: run.resume = auto goes on in a run folder, and none is named: name it with --run-dir DIR or run.dir, or the \
+checkpoint with --resume DIR
+2
+ls: cannot access 'ds-runs': No such file or directory"
+# other settings: found before anything is started, said once, every setting named
+for place in "--run-dir other --resume run" "--run-dir run --resume auto"; do
+    out=$("$launch" --hosts local:2x1 $place --set run.steps=9 --set model.n_layer=2 --set model.n_embd=32 --set optimizer.params.lr=7 job.ini 2>&1)
+    is "$place with other settings: one line" "$(printf '%s\n' "$out" | wc -l)" 1
+    for want in "optimizer.params.lr (0.01 there, 7 here)" "model.n_layer (1 there, 2 here)" "model.n_embd (16 there, 32 here)"; do
+        like "$place with other settings: $want" "$out" "$want"
+    done
+done
+ok "and no run folder is left" test ! -e other
+out=$("$launch" --hosts local:2x1 --run-dir more --resume run --set run.steps=8 --set run.eval_every=7 job.ini 2>&1)
+is "a validation loss stands with the step that it is of" "$(printf '%s\n' "$out" | grep '^step.*valid' |
+    sed 's/  valid [0-9.]*$//' | tr '\n' ' ')" "step 7/8 step 8/8 "
+cp -r run longer
+out=$("$launch" --hosts local:2x1 --run-dir longer --resume auto --set run.steps=8 job.ini 2>&1)
+like "a resumed run: what is left" "$out" "8 steps, 6 of them done: 2 = 128 tokens, "
+like "a resumed run: what was done" "$out" "8 steps, 2 in this run, loss "
 refused "a prompt of bytes the model has not" "vocabulary ends at 57" "$launch" sample digits.run --prompt "1z"
 printf 'X' | dd of=run/ckpt/step-6/rank-0.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null
 refused "a changed byte is found" "rank-0.safetensors" "$launch" ckpt verify run

@@ -63,7 +63,7 @@ static void not_finite(void **state)
     take(&p, "{\"step\":1,\"tokens\":10,\"loss\":5.5,\"max_steps\":2,\"step_ms\":500}", 1000, 1);
     take(&p, "{\"step\":2,\"tokens\":20,\"loss\":null,\"max_steps\":2,\"step_ms\":500,"
              "\"skipped\":true,\"skipped_steps\":1}", 2000, 1);
-    take(&p, "{\"step\":2,\"valid_loss\":4.5}", 2000, 0);
+    take(&p, "{\"step\":2,\"valid_loss\":4.5}", 2000, 2);
     progress_line(&p, 1, 0, &b);
     assert_string_equal(buf_str(&b), "step 2/2  loss nan  1 skipped  valid 4.5000  10 tok/s  1 node");
     assert_true(p.first_loss == 5.5);
@@ -82,7 +82,7 @@ static void line(void **state)
              "\"step_ms\":500}", 2000, 1);
     take(&p, "{\"step\":3,\"tokens\":3000,\"loss\":4.25,\"max_steps\":100,\"tokens_per_s\":41234,"
              "\"step_ms\":500}", 3000, 1);
-    take(&p, "{\"valid_loss\":4.5}", 3000, 0);
+    take(&p, "{\"step\":3,\"valid_loss\":4.5}", 3000, 2);
     take(&p, "nonsense", 3000, -1);
     progress_line(&p, 2, 0, &b);
     /* 97 steps are left at 1 s and 1000 tokens each, measured between the first and the last; what a step
@@ -92,6 +92,14 @@ static void line(void **state)
     assert_true(p.first_loss == 5.5);
     assert_true(progress_rate(&p) == 1000);
     buf_reset(&b);
+    progress_valid(&p, &b);
+    assert_string_equal(buf_str(&b), "step 3/100  valid 4.5000");
+    buf_reset(&b);
+    take(&p, "{\"step\":4,\"tokens\":4000,\"loss\":4,\"max_steps\":100,\"step_ms\":500}", 4000, 1);
+    progress_line(&p, 2, 0, &b); /* a later step has no validation loss */
+    assert_string_equal(buf_str(&b), "step 4/100  loss 4.0000  1.0k tok/s  1m36s left  2 nodes");
+    buf_reset(&b);
+    take(&p, "{\"step\":3,\"tokens\":3000,\"loss\":4.25,\"max_steps\":100,\"step_ms\":500}", 5000, 1);
     progress_line(&p, 1, 10, &b);
     assert_string_equal(buf_str(&b), "step 3/100");
     buf_clear(&b);
