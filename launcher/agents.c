@@ -391,7 +391,7 @@ static void connect_failed(struct front *f)
     if (f->ups + f->losses == f->place.nodes)
         machine_post(&f->machine, EV_NODE_LOST);
     else if (f->losses == 1 && !f->o->torch.nodes_min) /* a moment for the others to fail as well: one message for all */
-        uv_timer_start(&f->timer, f->timer.timer_cb, 2000, 0);
+        front_deadline_in(f, 2000);
 }
 
 void front_node_lost(struct front *f, int node, const struct err *why)

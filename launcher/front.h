@@ -137,6 +137,8 @@ void job_unexpected(void *front, enum job_state s, enum job_event e);
 void front_send(struct front *f, int node, enum msg_type type, const void *data, size_t n);
 void front_send_all(struct front *f, enum msg_type type, const void *data, size_t n);
 void front_send_number(struct front *f, enum msg_type type, uint64_t v, int bytes);
+void front_deadline_in(struct front *f, int64_t ms);
+void front_deadline(struct front *f); /* the state's time is up */
 int front_has_hello(const struct front_node *nd); /* or will not come */
 void front_checks_done(struct front *f);
 void front_folders_made(struct front *f, const struct err *err); /* err->code ERR_OK: they are there */

@@ -4,6 +4,7 @@
  * because every state but running has a deadline. */
 #include "launcher/front.h"
 
+#include "engine/base/boot.h"
 #include "engine/base/clock.h"
 
 #include <signal.h>
@@ -135,11 +136,19 @@ static void say_late(struct front *f)
 
 static void timer_fired(uv_timer_t *t)
 {
-    struct front *f = t->data;
+    front_deadline(t->data);
+}
 
+void front_deadline_in(struct front *f, int64_t ms)
+{
+    uv_timer_start(&f->timer, timer_fired, (uint64_t)ms, 0);
+}
+
+void front_deadline(struct front *f)
+{
     /* Ctrl-S at the end: the agents wait for credit, and we for the user. */
     if ((f->machine.state == JOB_REAPING || f->machine.state == JOB_RESTARTING) && writer_pending(f->term)) {
-        uv_timer_start(t, timer_fired, REAP_MS, 0);
+        front_deadline_in(f, REAP_MS);
         return;
     }
     f->late |= f->machine.state == JOB_CONNECTING;
@@ -247,7 +256,7 @@ static void do_end(struct front *f, int64_t grace_ms)
     if (!f->stop_signal)
         front_send_number(f, MSG_KILL, (uint64_t)grace_ms, 8);
     else if (f->task->engine)
-        front_send_number(f, MSG_STOP, 1 /* STOP_SIGNAL */, 4);
+        front_send_number(f, MSG_STOP, STOP_SIGNAL, 4);
     else
         front_send_number(f, MSG_SIGNAL, (uint64_t)(f->stop_signal == SIGPIPE ? SIGTERM : f->stop_signal), 4);
 }
@@ -296,11 +305,6 @@ static void none_left(struct front *f)
         machine_post(&f->machine, EV_ALL_EXITED);
 }
 
-static void after(struct front *f, int64_t ms)
-{
-    uv_timer_start(&f->timer, timer_fired, (uint64_t)ms, 0);
-}
-
 static void closed(uv_handle_t *h)
 {
 }
@@ -327,15 +331,15 @@ void job_enter(void *ctx, enum job_state s, enum job_state old, enum job_event e
     uv_timer_stop(&f->timer);
     switch (s) {
     case JOB_CONNECTING:
-        after(f, f->task->connect_timeout_ms + LINK_MS);
+        front_deadline_in(f, f->task->connect_timeout_ms + LINK_MS);
         do_connect(f);
         break;
     case JOB_CHECKING:
-        after(f, CHECK_MS);
+        front_deadline_in(f, CHECK_MS);
         do_check(f);
         break;
     case JOB_SPAWNING:
-        after(f, SPAWN_MS);
+        front_deadline_in(f, SPAWN_MS);
         if (old == JOB_RESTARTING)
             front_new_epoch(f);
         do_spawn(f);
@@ -343,29 +347,29 @@ void job_enter(void *ctx, enum job_state s, enum job_state old, enum job_event e
             front_grant(f);
         break;
     case JOB_JUDGING:
-        after(f, JUDGE_MS);
+        front_deadline_in(f, JUDGE_MS);
         break;
     case JOB_RESTARTING:
-        after(f, RESTART_GRACE_MS + KILL_MS);
+        front_deadline_in(f, RESTART_GRACE_MS + KILL_MS);
         front_restart(f);
         break;
     case JOB_ENDING:
         grace_ms = front_may_shrink(f) ? RESTART_GRACE_MS : f->task->grace_ms;
-        after(f, grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
+        front_deadline_in(f, grace_ms + (f->stop_signal ? 0 : EXTRA_MS));
         do_end(f, grace_ms);
         none_left(f);
         break;
     case JOB_KILLING:
-        after(f, KILL_MS);
+        front_deadline_in(f, KILL_MS);
         front_send_number(f, MSG_KILL, 0, 8);
         none_left(f);
         break;
     case JOB_REAPING:
-        after(f, REAP_MS);
+        front_deadline_in(f, REAP_MS);
         do_reap(f);
         break;
     case JOB_CUTTING:
-        after(f, CUT_MS);
+        front_deadline_in(f, CUT_MS);
         do_cut(f);
         break;
     case JOB_DONE:

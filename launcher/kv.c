@@ -1,8 +1,8 @@
 /* The key space of an epoch: see kv.h. Keys lie in one hash table with chains; an entry exists from the first
  * put or get of its key. Fences are few and live in a list.
  *
- * Invariants: an entry with a value has no waiters; bytes is what all of it takes, book-keeping included, and never
- * beyond KV_TOTAL_BYTES, whatever agents send. */
+ * Invariants: an entry with a value has no waiters; bytes is what all of it takes, book-keeping included (as glibc's
+ * malloc has it: an estimate, rounded up), and never beyond KV_TOTAL_BYTES, whatever agents send. */
 #include "launcher/kv.h"
 
 #include "engine/base/buf.h"
@@ -91,6 +91,26 @@ void kv_destroy(struct kv *kv)
     free(kv);
 }
 
+/* What malloc takes for n bytes: a head, and whole units of 16, two at least. */
+static size_t block(size_t n)
+{
+    size_t all = (n + 8 + 15) & ~(size_t)15;
+
+    return all < 32 ? 32 : all;
+}
+
+/* With its part of the table, which is at most half empty. */
+static size_t entry_bytes(const char *key)
+{
+    return block(sizeof(struct entry)) + block(strlen(key) + 1) + 2 * sizeof(struct entry *);
+}
+
+/* The array (ARRAY_GROW) begins with 8 and doubles. */
+static size_t wait_bytes(int n)
+{
+    return n ? block((n < 4 ? 8 : 2 * (size_t)n) * sizeof(int)) : 0;
+}
+
 /* So much more is about to be kept. */
 static int take_room(struct kv *kv, size_t n, struct err *err)
 {
@@ -116,6 +136,11 @@ static void grow(struct kv *kv)
     kv->nslots = n;
 }
 
+size_t kv_bytes(const struct kv *kv)
+{
+    return kv->bytes;
+}
+
 /* The entry of key, made when there is none. NULL: the key space is full. */
 static struct entry *entry_of(struct kv *kv, const char *key, struct err *err)
 {
@@ -124,7 +149,7 @@ static struct entry *entry_of(struct kv *kv, const char *key, struct err *err)
     for (e = kv->slot[hash(key) & (kv->nslots - 1)]; e; e = e->next)
         if (!strcmp(e->key, key))
             return e;
-    if (take_room(kv, sizeof *e + strlen(key), err))
+    if (take_room(kv, entry_bytes(key), err))
         return NULL;
     if (kv->used++ >= kv->nslots)
         grow(kv);
@@ -147,7 +172,7 @@ static void answer_waiters(struct kv *kv, struct entry *e)
 
     e->waits = NULL;
     e->nwaits = e->waits_cap = 0;
-    kv->bytes -= (size_t)n * sizeof *waits;
+    kv->bytes -= wait_bytes(n);
     for (i = 0; i < n; i++)
         answer(kv, waits[i], e);
     free(waits);
@@ -167,7 +192,7 @@ int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct e
             return 0;
         return err_set(err, ERR_JOB, "key %s was put twice with different values", key);
     }
-    if (take_room(kv, n, err))
+    if (take_room(kv, block(n + 1), err))
         return -1;
     e->value = xmalloc(n + 1);
     if (n)
@@ -193,7 +218,7 @@ int kv_get(struct kv *kv, int node, const char *key, struct err *err)
     for (i = 0; i < e->nwaits; i++)
         if (e->waits[i] == node)
             return 0;
-    if (take_room(kv, sizeof *e->waits, err))
+    if (take_room(kv, wait_bytes(e->nwaits + 1) - wait_bytes(e->nwaits), err))
         return -1;
     ARRAY_GROW(e->waits, e->nwaits, e->waits_cap);
     e->waits[e->nwaits++] = node;
@@ -202,7 +227,7 @@ int kv_get(struct kv *kv, int node, const char *key, struct err *err)
 
 static size_t fence_bytes(const struct kv *kv, const char *name)
 {
-    return sizeof(struct fence) + strlen(name) + (size_t)kv->nodes;
+    return block(sizeof(struct fence)) + block(strlen(name) + 1) + block((size_t)kv->nodes);
 }
 
 static void fence_done(struct kv *kv, struct fence **at)

@@ -9,7 +9,8 @@
 #include <stdint.h>
 
 #define KV_VALUE_BYTES (1u << 20)   /* one value */
-#define KV_TOTAL_BYTES (256u << 20) /* all of an epoch: keys, values, who waits, fences; and the answers to one node */
+#define KV_TOTAL_BYTES (256u << 20) /* all of an epoch: keys, values, who waits, fences, with the memory they
+                                     * lie in; and the answers to one node */
 
 struct kv_out {
     void (*value)(void *ctx, int node, const char *key, const void *value, size_t n);
@@ -20,6 +21,7 @@ struct kv;
 
 struct kv *kv_create(int nodes, int world, const struct kv_out *out, void *ctx);
 void kv_destroy(struct kv *kv); /* NULL is fine */
+size_t kv_bytes(const struct kv *kv); /* what it keeps now */
 
 /* Stores a copy and answers every node that waits for it. A key that is there already may be put again
  * with the same bytes only: two ranks that disagree about one key are a bug of the program. */

@@ -11,8 +11,8 @@
  *   6  what an honest agent says: hello, checked, started and so on, by the number
  *
  * Laws: nothing that an agent says is a bug of ours; when nothing
- * more comes, deadlines alone bring the job to its end; a host that is lost has a sentence, and what it made us keep is
- * bounded. Nothing waits here: deadlines pass when the input says so. */
+ * more comes, deadlines alone bring the job to its end; a host that is lost has a sentence, and what it made us keep (the
+ * key space, output that waits, what is queued for the terminal) is bounded. Nothing waits here: deadlines pass when the input says so. */
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/base/build.h"
@@ -76,6 +76,19 @@ static void down(struct channel *ch)
     }
 }
 
+/* Output of a node: 1 MiB of credit, and what its streams may overdraw by in each start. */
+static void judge_kept(const struct front *f)
+{
+    const struct backlog_piece *p;
+    size_t waits = 0;
+
+    for (p = f->backlog.head; p; p = p->next)
+        waits += p->n;
+    LAW(waits <= NODES * ((1u << 20) + (4 * (f->o->torch.max_restarts + 1) + 1) * MSG_OVERDRAW_BYTES));
+    LAW(writer_pending(f->term) <= 80u << 20);
+    LAW(!f->kv || kv_bytes(f->kv) <= KV_TOTAL_BYTES);
+}
+
 /* As the loop would: channels that were shut come down, and what the writers are done with gives credit back. */
 static void settle(struct front *f)
 {
@@ -91,7 +104,7 @@ static void settle(struct front *f)
 static void deadline(struct front *f)
 {
     if (uv_is_active((uv_handle_t *)&f->timer))
-        f->timer.timer_cb(&f->timer);
+        front_deadline(f);
 }
 
 static void say(struct channel *ch, enum msg_type type, uint32_t epoch, const void *data, size_t n)
@@ -235,6 +248,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n)
     while (n >= 2) {
         size_t took = step(f, data, n);
 
+        judge_kept(f);
         settle(f);
         data += took;
         n -= took;

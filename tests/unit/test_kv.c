@@ -9,6 +9,7 @@
 #include "engine/base/buf.h"
 #include "launcher/kv.h"
 
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -135,10 +136,36 @@ static void bounded(void **state)
     test_free(name);
 }
 
+/* Short keys: what they take is the memory they lie in, and malloc is asked for that. */
+static void short_keys(void **state)
+{
+    enum { WAITED, PUT, KINDS };
+    (void)state;
+
+    for (int kind = 0; kind < KINDS; kind++) {
+        struct kv *kv = kv_create(3, 3, &out, NULL);
+        struct mallinfo2 before = mallinfo2(), after;
+        struct err err = ERR_INIT;
+        char key[16];
+        int i, rc = 0;
+
+        for (i = 0; !rc; i++) {
+            snprintf(key, sizeof key, "%d", i);
+            rc = kind == WAITED ? kv_get(kv, i % 3, key, &err) : kv_put(kv, key, "12", 2, &err);
+        }
+        after = mallinfo2();
+        assert_non_null(strstr(err.text, "more than 256 MiB"));
+        assert_in_range(after.uordblks + after.hblkhd - before.uordblks - before.hblkhd, 0, KV_TOTAL_BYTES);
+        assert_true(i > 1000000);
+        kv_destroy(kv);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(put_get), cmocka_unit_test(many_keys),
-                                       cmocka_unit_test(fences), cmocka_unit_test(bounded)};
+                                       cmocka_unit_test(fences), cmocka_unit_test(bounded),
+                                       cmocka_unit_test(short_keys)};
     int rc = cmocka_run_group_tests_name("kv", tests, NULL, NULL);
 
     buf_clear(&said);
