@@ -5,6 +5,7 @@
  * malloc has it: an estimate, rounded up), and never beyond KV_TOTAL_BYTES, whatever agents send. */
 #include "launcher/kv.h"
 
+#include "engine/base/boot.h"
 #include "engine/base/buf.h"
 
 #include <stdlib.h>
@@ -59,6 +60,14 @@ struct kv *kv_create(int nodes, int world, const struct kv_out *out, void *ctx)
     return kv;
 }
 
+static void entry_free(struct entry *e)
+{
+    free(e->key);
+    free(e->value);
+    free(e->waits);
+    free(e);
+}
+
 static void fence_free(struct fence *f)
 {
     free(f->name);
@@ -77,10 +86,7 @@ void kv_destroy(struct kv *kv)
     for (i = 0; i < kv->nslots; i++)
         while ((e = kv->slot[i])) {
             kv->slot[i] = e->next;
-            free(e->key);
-            free(e->value);
-            free(e->waits);
-            free(e);
+            entry_free(e);
         }
     while ((f = kv->fences)) {
         kv->fences = f->next;
@@ -160,9 +166,23 @@ static struct entry *entry_of(struct kv *kv, const char *key, struct err *err)
     return e;
 }
 
+/* Takes it out: its value was got, and no one else will ask. */
+static void forget(struct kv *kv, struct entry *e)
+{
+    struct entry **p = &kv->slot[hash(e->key) & (kv->nslots - 1)];
+
+    while (*p != e)
+        p = &(*p)->next;
+    *p = e->next;
+    kv->bytes -= entry_bytes(e->key) + block(e->n + 1);
+    kv->used--;
+    entry_free(e);
+}
+
 static void answer(struct kv *kv, int node, const struct entry *e)
 {
-    kv->answered[node] += sizeof *e + strlen(e->key) + e->n;
+    if (!boot_is_once(e->key))
+        kv->answered[node] += sizeof *e + strlen(e->key) + e->n;
     kv->out.value(kv->ctx, node, e->key, e->value, e->n);
 }
 
@@ -176,6 +196,8 @@ static void answer_waiters(struct kv *kv, struct entry *e)
     for (i = 0; i < n; i++)
         answer(kv, waits[i], e);
     free(waits);
+    if (n && boot_is_once(e->key))
+        forget(kv, e);
 }
 
 int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct err *err)
@@ -213,6 +235,8 @@ int kv_get(struct kv *kv, int node, const char *key, struct err *err)
         return err_set(err, ERR_JOB, "node %d asks for more than the whole key space holds", node);
     if (e->value) {
         answer(kv, node, e);
+        if (boot_is_once(key))
+            forget(kv, e);
         return 0;
     }
     for (i = 0; i < e->nwaits; i++)

@@ -24,7 +24,8 @@ void kv_destroy(struct kv *kv); /* NULL is fine */
 size_t kv_bytes(const struct kv *kv); /* what it keeps now */
 
 /* Stores a copy and answers every node that waits for it. A key that is there already may be put again
- * with the same bytes only: two ranks that disagree about one key are a bug of the program. */
+ * with the same bytes only: two ranks that disagree about one key are a bug of the program. A key that begins with
+ * BOOT_ONCE is gone when it was answered. */
 int kv_put(struct kv *kv, const char *key, const void *value, size_t n, struct err *err);
 /* Answers now, or when the key comes. A node that asks twice while waiting is answered once. A node asks for a key
  * once, so all answers to it fit into KV_TOTAL_BYTES; one that asks on and on is an error. */

@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "hostfile/nodelist.h"
 
+#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -240,15 +241,35 @@ static int resumes_by_itself(const struct options *o)
     return 0;
 }
 
+/* A whole step-N is one before `latest` names it. */
+static int has_checkpoint(const char *run_dir)
+{
+    char *folder = xasprintf("%s/ckpt", run_dir);
+    DIR *d = opendir(folder);
+    struct dirent *e;
+    int there = 0;
+
+    while (d && !there && (e = readdir(d)))
+        if (!strncmp(e->d_name, "step-", 5) && !e->d_name[5 + strspn(e->d_name + 5, "0123456789")]) {
+            char *manifest = xasprintf("%s/%s/manifest.json", folder, e->d_name);
+
+            there = !access(manifest, F_OK);
+            free(manifest);
+        }
+    if (d)
+        closedir(d);
+    free(folder);
+    return there;
+}
+
 /* A job that did not come to its end can go on where it saved: by the command that began it, and what that lacks.
  * Where --resume named a checkpoint, the later auto counts. */
 static void say_resume(const struct front *f)
 {
-    char *latest = f->run_dir_made ? xasprintf("%s/ckpt/latest", f->run_dir) : NULL;
     struct buf b = BUF_INIT;
     int i;
 
-    if (latest && !access(latest, F_OK) && !f->o->quiet) {
+    if (f->run_dir_made && !f->o->quiet && has_checkpoint(f->run_dir)) {
         for (i = 0; i < f->o->nline; i++)
             add_word(&b, f->o->line[i]);
         if (!f->o->run_dir) {
@@ -260,7 +281,6 @@ static void say_resume(const struct front *f)
         log_info("go on with: %s", buf_str(&b));
     }
     buf_clear(&b);
-    free(latest);
 }
 
 int front_verdict(struct front *f)

@@ -9,6 +9,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 enum rank_phase { PHASE_START, PHASE_DATA, PHASE_FORWARD, PHASE_BACKWARD, PHASE_REDUCE, PHASE_UPDATE,
                   PHASE_EVAL, PHASE_SAVE, PHASE_DONE };
@@ -27,6 +28,14 @@ struct rank_page {
     uint64_t committed; /* newest generation that is complete everywhere */
 };
 enum stop_why { STOP_NONE, STOP_SIGNAL, STOP_TIME, STOP_DRAIN, STOP_RESIZE };
+
+/* A key that begins so has one reader: it is forgotten as soon as its value was got. For keys that a run makes again
+ * and again; all others are kept for the whole epoch. */
+#define BOOT_ONCE "once/"
+static inline int boot_is_once(const char *key)
+{
+    return strncmp(key, BOOT_ONCE, strlen(BOOT_ONCE)) == 0;
+}
 
 struct boot {
     int rank, world;

@@ -42,6 +42,8 @@ struct ckpt_writer;
  * all. One background thread. */
 int ckpt_writer_create(struct ckpt_writer **, const char *dir, struct boot *, int64_t keep,
                        struct err *);
+/* Waits for a save under way end with an error (ERR_RANK_ABORT, ERR_JOB_IO) when the abort word is set, which is seen
+ * within a second, or after an hour. */
 /* Copies the entries into an image (waits first for the save before it), returns, writes behind.
  * tensors: every global tensor of the model (first 0, count total), same on all ranks; the
  * manifest's coverage. */
@@ -53,17 +55,23 @@ int ckpt_save(struct ckpt_writer *, const struct ckpt_meta *, const struct ckpt_
 int ckpt_poll(struct ckpt_writer *, int block, int64_t *step, struct err *);
 /* Memory that the image takes. */
 uint64_t ckpt_writer_bytes(const struct ckpt_writer *);
-void ckpt_writer_destroy(struct ckpt_writer *); /* waits for the save under way */
+/* Waits for the save under way. One that hangs is left behind: boot must live until the process ends, or the save. */
+void ckpt_writer_destroy(struct ckpt_writer *);
 
 /* ---- reading ---- */
 
 struct ckpt;
+/* Does this ckpt folder hold something to open: `latest`, or a step folder with a manifest? A save that was cut off
+ * between the two leaves only the second. */
+int ckpt_exists(const char *dir);
 /* path: a step folder, a ckpt folder or a run folder (then what `latest` names, or the whole one
  * of the highest step when that is broken). Checks manifest, headers, sizes, coverage; not yet the data. */
 int ckpt_open(struct ckpt **, const char *path, struct err *);
 void ckpt_close(struct ckpt *);
 const struct ckpt_meta *ckpt_meta(const struct ckpt *);
 const char *ckpt_path(const struct ckpt *); /* the step folder */
+/* The hash that seals its manifest: two checkpoints of equal contents have the same, other ones do not. */
+uint64_t ckpt_seal(const struct ckpt *);
 /* Why it is not the one that `latest` names; NULL when it is, or when a step folder was asked for. */
 const char *ckpt_passed_over(const struct ckpt *);
 int ckpt_tensors(const struct ckpt *,

@@ -69,6 +69,7 @@ void st_header_clear(struct st_header *h);
 
 struct manifest {
     struct ckpt_meta meta;
+    uint64_t seal; /* the hash of its text that ends it */
     struct ckpt_file *file;
     int nfiles;
     struct ckpt_entry *tensor; /* whole tensors; name and kind owned */

@@ -383,8 +383,8 @@ static void take_lists(struct taker *t, struct manifest *m)
         take_tensor(t, jv_item(tensors, i), &m->tensor[m->ntensors++]);
 }
 
-/* Every byte of a manifest counts: its last field is the hash of all before it. */
-static int check_seal(const char *text, size_t n)
+/* Every byte of a manifest counts: its last field, *seal, is the hash of all before it. */
+static int check_seal(const char *text, size_t n, uint64_t *seal)
 {
     size_t tail = strlen(MANIFEST_SEAL) + 16 + 3;
     char hex[17];
@@ -393,7 +393,8 @@ static int check_seal(const char *text, size_t n)
     if (n < tail || memcmp(p, MANIFEST_SEAL, strlen(MANIFEST_SEAL)) != 0 ||
         memcmp(text + n - 3, "\"}\n", 3) != 0)
         return -1;
-    hash_hex(hash64(text, n - tail), hex);
+    *seal = hash64(text, n - tail);
+    hash_hex(*seal, hex);
     return memcmp(p + strlen(MANIFEST_SEAL), hex, 16) == 0 ? 0 : -1;
 }
 
@@ -415,7 +416,7 @@ int manifest_parse(struct manifest *m, const char *name, const char *text, size_
         t.failed = 1;
         err_set(err, ERR_INPUT_FILE,
                 "%s: is not a checkpoint manifest of this version of ds-launch", name);
-    } else if (check_seal(text, n) < 0) {
+    } else if (check_seal(text, n, &m->seal) < 0) {
         t.failed = 1;
         err_set(err, ERR_INPUT_FILE,
                 "%s: its hash does not fit its text; the manifest is damaged or was edited", name);

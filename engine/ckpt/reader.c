@@ -299,6 +299,17 @@ static int open_newest(struct ckpt **out, const char *dir, struct err *err)
     return rc;
 }
 
+int ckpt_exists(const char *dir)
+{
+    char *latest = xasprintf("%s/latest", dir);
+    struct step_folder *list = NULL;
+    int there = access(latest, F_OK) == 0 || step_list(dir, &list) > 0;
+
+    free(list);
+    free(latest);
+    return there;
+}
+
 const char *ckpt_passed_over(const struct ckpt *c)
 {
     return c->passed_over;
@@ -359,6 +370,11 @@ const struct ckpt_meta *ckpt_meta(const struct ckpt *c)
 const char *ckpt_path(const struct ckpt *c)
 {
     return c->path;
+}
+
+uint64_t ckpt_seal(const struct ckpt *c)
+{
+    return c->m.seal;
 }
 
 int ckpt_tensors(const struct ckpt *c, const struct ckpt_entry **list)

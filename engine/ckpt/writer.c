@@ -5,10 +5,16 @@
  * .step-N.tmp; when every rank has its file synced there, rank 0 adds the manifest and renames the
  * folder to step-N. So a step-N folder is whole from its first moment, and nothing of an older one
  * is touched before that. Then `latest` is replaced, and what keep no longer covers is removed.
- * Ranks talk through the boot's key space: ckpt/N/SEQ/folder   rank 0: the folder is there
- * (outcome) ckpt/N/SEQ/rank/R   rank R: file written                 (outcome, size, header size,
- * header hash) ckpt/N/SEQ/done     rank 0: committed                    (outcome) Invariant: busy
- * is set while the thread works; image, head, step and meta belong to it then. */
+ *
+ * Ranks talk through the boot's key space; every value begins with an outcome:
+ *
+ *     key                    put by   what                   behind the outcome
+ *     ckpt/N/SEQ/folder      rank 0   the folder is there
+ *     once/ckpt/N/SEQ/R      rank R   its file is written    size, header size, header hash
+ *     ckpt/N/SEQ/done        rank 0   committed
+ *
+ * Invariant: busy is set while the thread works; image, head, step and seq belong to it then.
+ */
 #include "engine/base/clock.h"
 #include "engine/base/fault.h"
 #include "engine/base/hash.h"
@@ -28,8 +34,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_MS \
-    (3600 * 1000) /* for the slowest disk; a dead rank ends the wait by the abort flag */
+#define WAIT_MS (3600 * 1000) /* for the slowest disk; a dead rank ends the wait by the abort flag */
 #define SEEN_MS 60000
 
 struct ckpt_writer {
@@ -41,6 +46,8 @@ struct ckpt_writer {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     int busy, quit;
+    int left;      /* by ckpt_writer_destroy, while the disk hung: the thread frees it all */
+    int64_t until; /* when the save under way is given up */
     int result; /* of the last finished save, not yet polled: 1, -1, 0 none */
     int64_t result_step;
     struct err result_err;
@@ -68,10 +75,8 @@ static int tell(struct boot *b, const char *key, int rc, const struct err *what,
     return rc;
 }
 
-/* Waits for the outcome under key: its rc and err. extra (NULL: none wanted) gets what is behind
- * it. */
-static int hear(struct boot *b, const char *key, int64_t wait_ms, struct buf *extra,
-                struct err *err)
+/* Waits for the outcome under key: its rc and err. extra (NULL: none wanted) gets what is behind it. */
+static int hear(struct boot *b, const char *key, int64_t wait_ms, struct buf *extra, struct err *err)
 {
     struct reader r;
     void *value;
@@ -98,6 +103,12 @@ static int hear(struct boot *b, const char *key, int64_t wait_ms, struct buf *ex
 static char *key_of(const struct ckpt_writer *w, const char *what)
 {
     return xasprintf("ckpt/%lld/%u/%s", (long long)w->step, w->seq, what);
+}
+
+/* Read by rank 0 alone and gone then: a long run saves often, and worlds are large. */
+static char *rank_key(const struct ckpt_writer *w, int rank)
+{
+    return xasprintf(BOOT_ONCE "ckpt/%lld/%u/%d", (long long)w->step, w->seq, rank);
 }
 
 /* ---- one save ---- */
@@ -138,14 +149,12 @@ static int make_folder(struct ckpt_writer *w, struct err *err)
 /* This rank's file; its outcome is told to rank 0 in any case. */
 static int write_own(struct ckpt_writer *w, struct err *err)
 {
-    char *folder = tmp_folder(w), name[40], *path, *key;
+    char *folder = tmp_folder(w), *key = rank_key(w, w->boot->rank), *path;
     struct buf extra = BUF_INIT;
     struct err tell_err = ERR_INIT;
     int rc;
 
     image_seal(&w->image);
-    snprintf(name, sizeof name, "rank/%d", w->boot->rank);
-    key = key_of(w, name);
     path = xasprintf("%s/rank-%d.safetensors", folder, w->boot->rank);
     rc = file_write(path, w->image.data, w->image.bytes, err);
     put_u64(&extra, w->image.bytes);
@@ -166,16 +175,15 @@ static int write_own(struct ckpt_writer *w, struct err *err)
  * nobody still writes when the folder is removed. */
 static int gather(struct ckpt_writer *w, struct ckpt_file *files, struct err *err)
 {
+    int64_t until = clock_ms() + WAIT_MS;
     int rc = 0;
 
     for (int r = 0; r < w->boot->world; r++) {
         struct err one = ERR_INIT;
         struct buf extra = BUF_INIT;
-        char name[40], *key;
+        char *key = rank_key(w, r);
 
-        snprintf(name, sizeof name, "rank/%d", r);
-        key = key_of(w, name);
-        if (hear(w->boot, key, WAIT_MS, &extra, &one) == 0) {
+        if (hear(w->boot, key, until - clock_ms(), &extra, &one) == 0) {
             struct reader in = reader_of(extra.data, extra.len);
 
             files[r] = (struct ckpt_file){xasprintf("rank-%d.safetensors", r), get_u64(&in),
@@ -239,8 +247,7 @@ static void prune(const struct ckpt_writer *w)
 static int commit(struct ckpt_writer *w, const struct ckpt_file *files, int *moved, struct err *err)
 {
     char *tmp = tmp_folder(w), *to = step_folder(w), *manifest = xasprintf("%s/manifest.json", tmp);
-    char *latest = xasprintf("%s/latest", w->dir),
-         *text = xasprintf("step-%lld\n", (long long)w->step);
+    char *latest = xasprintf("%s/latest", w->dir), *text = xasprintf("step-%lld\n", (long long)w->step);
     int rc;
 
     manifest_print_files(files, w->boot->world, &w->head);
@@ -264,8 +271,7 @@ static int commit(struct ckpt_writer *w, const struct ckpt_file *files, int *mov
     return rc;
 }
 
-/* Puts around a failure what the user wants to know: which save, what is still there, what to do.
- */
+/* Puts around a failure what the user wants to know: which save, what is still there, what to do. */
 static void explain(const struct ckpt_writer *w, struct err *err)
 {
     struct step_folder *list;
@@ -274,8 +280,7 @@ static void explain(const struct ckpt_writer *w, struct err *err)
     char left[64] = "there is no older one";
 
     if (n)
-        snprintf(left, sizeof left, "the older one of step %lld is whole",
-                 (long long)list[n - 1].step);
+        snprintf(left, sizeof left, "the older one of step %lld is whole", (long long)list[n - 1].step);
     err_set(err, cause.code, "the checkpoint of step %lld was not written: %.800s; %s%s",
             (long long)w->step, cause.text, left,
             strstr(cause.text, strerror(ENOSPC)) ? "; make room there" : "");
@@ -329,9 +334,20 @@ static int save(struct ckpt_writer *w, struct err *err)
     return rc;
 }
 
+static void writer_free(struct ckpt_writer *w)
+{
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    image_clear(&w->image);
+    buf_clear(&w->head);
+    free(w->dir);
+    free(w);
+}
+
 static void *writer_main(void *arg)
 {
     struct ckpt_writer *w = arg;
+    int left;
 
     pthread_mutex_lock(&w->lock);
     while (1) {
@@ -349,12 +365,17 @@ static void *writer_main(void *arg)
         w->result = rc < 0 ? -1 : 1;
         w->result_step = w->step;
         w->result_err = err;
+        if (w->left)
+            break;
         if (rc == 0 && w->boot->page &&
             __atomic_load_n(&w->boot->page->committed, __ATOMIC_RELAXED) < (uint64_t)w->step)
             __atomic_store_n(&w->boot->page->committed, (uint64_t)w->step, __ATOMIC_RELAXED);
         pthread_cond_broadcast(&w->changed);
     }
+    left = w->left;
     pthread_mutex_unlock(&w->lock);
+    if (left)
+        writer_free(w);
     return NULL;
 }
 
@@ -386,8 +407,7 @@ static int see_folder(struct ckpt_writer *w, struct err *err)
         rc = hear(b, key, SEEN_MS, &nonce, err);
         while (rc == 0) {
             buf_reset(&found);
-            if (file_read(path, 256, &found, NULL) == 0 &&
-                strcmp(buf_str(&found), buf_str(&nonce)) == 0)
+            if (file_read(path, 256, &found, NULL) == 0 && strcmp(buf_str(&found), buf_str(&nonce)) == 0)
                 break;
             if (clock_ms() > until)
                 rc = err_set(
@@ -409,8 +429,7 @@ static int see_folder(struct ckpt_writer *w, struct err *err)
 static int agree(struct ckpt_writer *w, int rc, struct err *err)
 {
     struct boot *b = w->boot;
-    char *key = xasprintf("ckpt/seen/%s/%d", w->dir, b->rank),
-         *all = xasprintf("ckpt/seen/%s/all", w->dir);
+    char *key = xasprintf("ckpt/seen/%s/%d", w->dir, b->rank), *all = xasprintf("ckpt/seen/%s/all", w->dir);
     char *path = xasprintf("%s/.seen", w->dir);
     struct err first = *err, put_err = ERR_INIT;
 
@@ -459,13 +478,17 @@ int ckpt_writer_create(struct ckpt_writer **out, const char *dir, struct boot *b
                        struct err *err)
 {
     struct ckpt_writer *w = xcalloc(1, sizeof *w);
+    pthread_condattr_t clock;
     int rc;
 
     w->dir = xstrdup(dir);
     w->boot = boot;
     w->keep = keep;
     pthread_mutex_init(&w->lock, NULL);
-    pthread_cond_init(&w->changed, NULL);
+    pthread_condattr_init(&clock);
+    pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &clock);
+    pthread_condattr_destroy(&clock);
     rc = see_folder(w, err);
     rc = agree(w, rc, err);
     if (rc == 0)
@@ -478,9 +501,33 @@ int ckpt_writer_create(struct ckpt_writer **out, const char *dir, struct boot *b
     return rc;
 }
 
+/* With the lock held, until no save is under way: a second at a time, for a write may hang in the disk for as long
+ * as it likes while the job is ended. */
+static int wait_idle(struct ckpt_writer *w, struct err *err)
+{
+    while (w->busy) {
+        struct timespec t;
+
+        if (w->boot->page && __atomic_load_n(&w->boot->page->abort, __ATOMIC_ACQUIRE))
+            return err_set(err, ERR_RANK_ABORT,
+                           "the wait for the checkpoint of step %lld was ended by the abort flag",
+                           (long long)w->step);
+        if (clock_ms() >= w->until)
+            return err_set(err, ERR_JOB_IO,
+                           "the checkpoint of step %lld is not written after %d minutes: the disk under %s "
+                           "does not answer", (long long)w->step, WAIT_MS / 60000, w->dir);
+        clock_gettime(CLOCK_MONOTONIC, &t);
+        t.tv_sec++;
+        pthread_cond_timedwait(&w->changed, &w->lock, &t);
+    }
+    return 0;
+}
+
 int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct ckpt_entry *entries,
               int n, const struct ckpt_entry *tensors, int ntensors, struct err *err)
 {
+    int rc;
+
     for (int i = 0; i < n; i++) {
         uint64_t total;
 
@@ -491,9 +538,10 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct 
                            entries[i].kind);
     }
     pthread_mutex_lock(&w->lock);
-    while (w->busy)
-        pthread_cond_wait(&w->changed, &w->lock);
+    rc = wait_idle(w, err);
     pthread_mutex_unlock(&w->lock);
+    if (rc < 0)
+        return -1;
     w->step = meta->step;
     w->seq++;
     image_build(&w->image, meta, w->boot->rank, entries, n, tensors, ntensors);
@@ -501,6 +549,7 @@ int ckpt_save(struct ckpt_writer *w, const struct ckpt_meta *meta, const struct 
     manifest_print_head(meta, tensors, ntensors, &w->head);
     pthread_mutex_lock(&w->lock);
     w->busy = 1;
+    w->until = clock_ms() + WAIT_MS;
     pthread_cond_broadcast(&w->changed);
     pthread_mutex_unlock(&w->lock);
     return 0;
@@ -516,33 +565,36 @@ int ckpt_poll(struct ckpt_writer *w, int block, int64_t *step, struct err *err)
     int rc;
 
     pthread_mutex_lock(&w->lock);
-    while (block && w->busy)
-        pthread_cond_wait(&w->changed, &w->lock);
-    rc = w->result;
-    if (rc) {
+    *step = w->step;
+    rc = block ? wait_idle(w, err) : 0;
+    if (rc == 0 && w->result) {
+        rc = w->result;
         *step = w->result_step;
         if (rc < 0 && err)
             *err = w->result_err;
+        w->result = 0;
     }
-    w->result = 0;
     pthread_mutex_unlock(&w->lock);
     return rc;
 }
 
 void ckpt_writer_destroy(struct ckpt_writer *w)
 {
+    int hangs;
+
     if (!w)
         return;
     pthread_mutex_lock(&w->lock);
+    hangs = wait_idle(w, NULL) < 0;
     w->quit = 1;
+    w->left = hangs;
     pthread_cond_broadcast(&w->changed);
+    if (hangs)
+        pthread_detach(w->thread);
     pthread_mutex_unlock(&w->lock);
+    if (hangs)
+        return;
     if (w->have_thread)
         pthread_join(w->thread, NULL);
-    pthread_cond_destroy(&w->changed);
-    pthread_mutex_destroy(&w->lock);
-    image_clear(&w->image);
-    buf_clear(&w->head);
-    free(w->dir);
-    free(w);
+    writer_free(w);
 }

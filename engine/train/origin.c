@@ -7,18 +7,17 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 char *train_origin(const struct job *job)
 {
-    char *latest;
+    char *dir;
     int there;
 
     if (!job->resume || strcmp(job->resume, "auto"))
         return job->resume ? xstrdup(job->resume) : NULL;
-    latest = xasprintf("%s/ckpt/latest", job->run_dir ? job->run_dir : ".");
-    there = access(latest, F_OK) == 0;
-    free(latest);
+    dir = xasprintf("%s/ckpt", job->run_dir ? job->run_dir : ".");
+    there = ckpt_exists(dir);
+    free(dir);
     return there ? xstrdup(job->run_dir ? job->run_dir : ".") : NULL;
 }
 

@@ -187,6 +187,7 @@ int train_resume(struct train *t, const char *path, struct err *err)
         const struct ckpt_meta *m = ckpt_meta(c);
 
         t->step = t->from_step = m->step;
+        t->from_seal = ckpt_seal(c);
         t->saved_step = is_own(t, ckpt_path(c)) ? m->step : -1;
         t->update = m->update;
         t->samples = m->samples;
@@ -212,6 +213,7 @@ int train_init_from(struct train *t, const char *path, struct err *err)
         return -1;
     rc = fill(t, c, 1, err);
     t->from_step = ckpt_meta(c)->step;
+    t->from_seal = ckpt_seal(c);
     if (!rc)
         train_report_text(t, "weights from %s, step 0", ckpt_path(c));
     ckpt_close(c);

@@ -7,7 +7,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static int open_writer(struct train *t, struct err *err)
 {
@@ -45,18 +44,22 @@ static int make_states(struct train *t, struct err *err)
  * on without a word. */
 static int agree_on_start(struct train *t, struct err *err)
 {
-    double step[2] = {(double)t->from_step, -(double)t->from_step};
-    struct coll all = {.op = COLL_ALL_REDUCE, .send = step, .recv = step, .count = 2,
+    double step = (double)t->from_step, high = (double)(t->from_seal >> 32),
+           low = (double)(t->from_seal & UINT32_MAX); /* a double holds 53 bits */
+    double most[6] = {step, high, low, -step, -high, -low};
+    struct coll all = {.op = COLL_ALL_REDUCE, .send = most, .recv = most, .count = 6,
                        .dtype = DS_F64, .reduce = COLL_MAX, .class = CLASS_CONTROL};
 
     if (t->comm->size > 1 && comm_run(t->comm, &all, err) < 0)
         return -1;
-    if (step[0] == -step[1])
+    if (most[0] == -most[3] && most[1] == -most[4] && most[2] == -most[5])
         return 0;
     return err_set(err, ERR_INPUT,
                    "the ranks do not see the same checkpoint: the newest is of step %.0f, but there are "
                    "ranks with %s; give a folder that all nodes share",
-                   step[0], -step[1] < 0 ? "none" : "an older one");
+                   most[0], -most[3] < 0           ? "none"
+                            : -most[3] < most[0] ? "an older one"
+                                                 : "another one of that step");
 }
 
 static int load_state(struct train *t, struct err *err)
@@ -137,6 +140,8 @@ void train_destroy(struct train *t)
 /* A failed save costs the checkpoint, not the run: the next one may succeed. */
 static void save_failed(struct train *t, const struct err *err)
 {
+    if (err->code == ERR_RANK_ABORT) /* the run ends: the next wait for a peer says so */
+        return;
     t->save_err = *err;
     train_report_text(t, "%s", err->text);
 }

@@ -52,6 +52,7 @@ struct train {
     uint64_t image_bytes;                   /* of the writer, counted */
     int64_t saved_step;                     /* newest step given to the writer */
     int64_t from_step;                      /* of the checkpoint that the run began with; -1: none */
+    uint64_t from_seal;                     /* and which one of that step */
     struct err save_err;                    /* how the newest finished save failed, if it did */
     int64_t skipped, in_a_row;              /* steps left out because of NaN or Inf; the newest of them */
     double loss, grad_norm, valid_loss;     /* of the last step; of the last evaluation */

@@ -192,6 +192,7 @@ static void on_hello(struct end *e, uint32_t id, struct reader *r)
     }
 }
 
+/* A key for one reader is kept by the front end alone, which knows when it was got. */
 static void on_put(struct end *e, struct reader *r)
 {
     char *key = get_str(r);
@@ -200,10 +201,12 @@ static void on_put(struct end *e, struct reader *r)
     struct buf b = BUF_INIT;
 
     if (reader_done(r)) {
-        struct entry *x = store_entry(&e->links->store, STORE_VALUE, key);
+        if (!boot_is_once(key)) {
+            struct entry *x = store_entry(&e->links->store, STORE_VALUE, key);
 
-        entry_set(x, value, n);
-        answer_all(e->links, x);
+            entry_set(x, value, n);
+            answer_all(e->links, x);
+        }
         put_str(&b, key);
         put_bytes(&b, value, n);
         ask_front(e->links, MSG_PUT, &b);
@@ -526,6 +529,8 @@ void links_value(struct links *k, const char *key, const void *value, size_t n)
     if (!x->have)
         entry_set(x, value, n);
     answer_all(k, x);
+    if (boot_is_once(key))
+        store_forget(&k->store, x);
 }
 
 void links_fenced(struct links *k, const char *name)

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 /* Law b: stopped at every step of 10 and resumed, and stopped twice: the same bits. */
@@ -45,6 +46,28 @@ static void a_resumed_run_is_the_run(void **state)
         result_clear(&whole);
         settings_rows_clear(&rows);
     }
+}
+
+/* Cut off between the rename to step-4 and `latest`: the run goes on there, and does not begin anew. */
+static void a_whole_checkpoint_needs_no_latest(void **state)
+{
+    char *run = xasprintf("%s/cut", harness_dir), *latest = xasprintf("%s/ckpt/latest", run);
+    struct settings_rows rows = harness_rows(harness_job, NULL, "train_micro_batch_size_per_gpu", "3", "run.dir",
+                                             run, "run.resume", "auto", NULL);
+    struct settings_rows plain = harness_rows(harness_job, NULL, "train_micro_batch_size_per_gpu", "3", NULL);
+    struct result whole = harness_train(2, 8, &plain), a = harness_train(2, 4, &rows), b;
+
+    assert_int_equal(unlink(latest), 0);
+    b = harness_train(2, 8, &rows);
+    assert_true(b.loss[3] == 0 && b.loss[4] > 0); /* began at step 4 */
+    assert_same(&b, &whole, 4, 8);
+    result_clear(&whole);
+    result_clear(&a);
+    result_clear(&b);
+    settings_rows_clear(&rows);
+    settings_rows_clear(&plain);
+    free(run);
+    free(latest);
 }
 
 static void read_shard(const char *run, int rank, struct buf *out)
@@ -191,25 +214,32 @@ static void start_apart(const char *zero, const char *one, const char *key, cons
 static void ranks_begin_with_one_checkpoint(void **state)
 {
     char *run = xasprintf("%s/apart", harness_dir), *four = xasprintf("%s/ckpt/step-4", run),
-         *eight = xasprintf("%s/ckpt/step-8", run);
+         *eight = xasprintf("%s/ckpt/step-8", run), *other = xasprintf("%s/other", harness_dir);
     struct settings_rows rows = harness_rows(harness_job, NULL, "gradient_accumulation_steps", "1", "run.dir",
                                              run, "run.save_every", "4", NULL);
-    struct result a = harness_train(2, 8, &rows);
+    struct settings_rows second = harness_with(&rows, "run.dir", other);
+    struct result a = harness_train(2, 8, &rows), b = harness_train(1, 8, &second);
 
+    start_apart(eight, other, "run.resume", "step 8, but there are ranks with another one of that step");
+    start_apart(other, eight, "run.init_from", "step 8, but there are ranks with another one of that step");
     start_apart(four, eight, "run.resume", "step 8, but there are ranks with an older one");
     start_apart(eight, four, "run.init_from", "step 8, but there are ranks with an older one");
     start_apart(NULL, four, "run.init_from", "step 4, but there are ranks with none");
     result_clear(&a);
+    result_clear(&b);
     settings_rows_clear(&rows);
+    settings_rows_clear(&second);
     free(run);
     free(four);
     free(eight);
+    free(other);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_resumed_run_is_the_run),
+        cmocka_unit_test(a_whole_checkpoint_needs_no_latest),
         cmocka_unit_test(another_number_of_ranks_resumes),
         cmocka_unit_test(resharding_and_back_gives_the_same_bytes),
         cmocka_unit_test(weights_only_then_no_learning),

@@ -1,5 +1,6 @@
 /* A front end in small: see agent_driver.h. */
 #include "tests/unit/agent_driver.h"
+#include "engine/base/boot.h"
 #include "engine/base/clock.h"
 
 #include <dirent.h>
@@ -157,6 +158,8 @@ static void answer(struct driver *d, int i)
     put_str(&b, d->kv[i].key);
     put_bytes(&b, d->kv[i].value, d->kv[i].n);
     send_buf(d, MSG_VALUE, &b);
+    if (boot_is_once(d->kv[i].key))
+        d->kv[i].key[0] = 0; /* as the front end forgets it */
 }
 
 static void on_put(struct driver *d, struct reader *r)
@@ -171,8 +174,11 @@ static void on_put(struct driver *d, struct reader *r)
     d->kv[i].value = xmalloc(n);
     memcpy(d->kv[i].value, value, n);
     for (int k = 0; k < d->nwaiting; k++)
-        if (!strcmp(d->waiting[k], key))
+        if (!strcmp(d->waiting[k], key)) {
+            if (boot_is_once(key))
+                d->waiting[k][0] = 0;
             answer(d, i);
+        }
 }
 
 static void on_get(struct driver *d, struct reader *r)

@@ -51,6 +51,18 @@ static int talk(struct link *l, struct boot *b, struct err *err)
     if (b->fence(b, "all", far(), err) ||
         b->fence(b, "all", far(), err)) /* a name may be used again */
         return 6;
+    for (int i = 0; i < 3; i++) { /* a name for one reader begins anew when it was got */
+        snprintf(text, sizeof text, "%d", i);
+        if (b->rank == 1 && b->put(b, "once/k", text, 1, err))
+            return 9;
+        if (b->rank == 0) {
+            if (b->get(b, "once/k", &value, &n, far(), err) || n != 1 || *(char *)value != *text)
+                return 10;
+            free(value);
+        }
+        if (b->fence(b, "all", far(), err))
+            return 6;
+    }
     if (b->get(b, "job", &value, &n, far(), err))
         return 7;
     printf("rank %d of %d on node %d: %.*s\n", b->rank, b->world, b->node, (int)n, (char *)value);

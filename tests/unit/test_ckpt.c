@@ -154,6 +154,42 @@ static void remove_all(const char *path)
     rmdir(path);
 }
 
+static void *abort_soon(void *world)
+{
+    usleep(200000);
+    boot_world_abort(world);
+    return NULL;
+}
+
+/* Saves while the disk hangs and the job is ended: every wait ends by the abort word, and the save is left behind.
+ * The exit status of faulty_save. */
+static int hang_main(const char *where)
+{
+    struct boot_world *world = boot_world_create(1, 1);
+    struct ckpt_entry own[TENSORS], all[TENSORS];
+    struct ckpt_meta meta = meta_of(1);
+    struct err err = ERR_INIT;
+    struct ckpt_writer *w;
+    float room[256] = {0};
+    int64_t step = 0;
+    pthread_t t;
+    int n = share(0, 1, own, room), rc = 0;
+
+    for (int i = 0; i < TENSORS; i++)
+        all[i] = entry_of(i);
+    if (ckpt_writer_create(&w, where, boot_world_rank(world, 0), 0, &err) < 0 ||
+        ckpt_save(w, &meta, own, n, all, TENSORS, &err) < 0 || pthread_create(&t, NULL, abort_soon, world))
+        return 20;
+    if (ckpt_poll(w, 1, &step, &err) != -1 || err.code != ERR_RANK_ABORT || step != 1)
+        rc = 21;
+    err = (struct err)ERR_INIT;
+    if (ckpt_save(w, &meta, own, n, all, TENSORS, &err) != -1 || err.code != ERR_RANK_ABORT)
+        rc = 22;
+    ckpt_writer_destroy(w);
+    pthread_join(t, NULL);
+    return rc;
+}
+
 static int exists(const char *dir, const char *name)
 {
     char *path = xasprintf("%s/%s", dir, name);
@@ -297,6 +333,8 @@ static int save_main(const char *where)
     return rc < 0 ? 1 : 0;
 }
 
+static int hangs; /* faulty_save runs hang_main */
+
 /* That in a program of its own, for the countdowns are read once in a process. */
 static int faulty_save(const char *fault)
 {
@@ -306,7 +344,7 @@ static int faulty_save(const char *fault)
     assert_true(pid >= 0);
     if (pid == 0) {
         setenv("DS_FAULT", fault, 1);
-        execl("/proc/self/exe", "test_ckpt", dir, (char *)NULL);
+        execl("/proc/self/exe", "test_ckpt", dir, hangs ? "hangs" : (char *)NULL, (char *)NULL);
         _exit(127);
     }
     while (waitpid(pid, &status, 0) < 0)
@@ -357,6 +395,16 @@ static void killed_anywhere(void **state)
     assert_int_equal(all_countdowns("write", "KILL", 128 + 9), 6);
     assert_int_equal(all_countdowns("fsync", "KILL", 128 + 9), 9);
     assert_int_equal(all_countdowns("rename", "KILL", 128 + 9), 2);
+}
+
+/* Ten minutes, of which no wait takes more than seconds: in the file, and in the folder. */
+static void a_disk_that_hangs_holds_nobody(void **state)
+{
+    (void)state;
+    hangs = 1;
+    assert_int_equal(faulty_save("fsync:2:600000"), 0);
+    assert_int_equal(faulty_save("fsync:3:600000"), 0);
+    hangs = 0;
 }
 
 /* Step 2 written anew where two folders cannot change places at once: whatever stops it, a whole
@@ -550,13 +598,14 @@ int main(int argc, char **argv)
         cmocka_unit_test_setup_teardown(latest_is_broken, setup, teardown),
         cmocka_unit_test_setup_teardown(full_disk_anywhere, setup, teardown),
         cmocka_unit_test_setup_teardown(killed_anywhere, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_disk_that_hangs_holds_nobody, setup, teardown),
         cmocka_unit_test_setup_teardown(the_same_step_stays_whole, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_goes_unseen, setup, teardown),
         cmocka_unit_test_setup_teardown(no_damaged_byte_is_resumed_from, setup, teardown),
         cmocka_unit_test_setup_teardown(errors_say_what, setup, teardown),
     };
 
-    if (argc == 2)
-        return save_main(argv[1]);
+    if (argc > 1)
+        return argc == 2 ? save_main(argv[1]) : hang_main(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -161,11 +161,41 @@ static void short_keys(void **state)
     }
 }
 
+/* Keys for one reader are gone when they were got, whoever comes first: the puts below are 600 MiB, the answers too. */
+static void once(void **state)
+{
+    struct kv *kv = kv_create(2, 4, &out, NULL);
+    char *big = test_calloc(1, 1 << 20), key[32];
+    size_t empty = kv_bytes(kv);
+    struct err err = ERR_INIT;
+    int i;
+    (void)state;
+
+    for (i = 0; i < 600; i++) {
+        snprintf(key, sizeof key, "once/%d", i);
+        if (i % 2)
+            assert_int_equal(kv_get(kv, 1, key, &err), 0);
+        assert_int_equal(kv_put(kv, key, big, 1 << 20, &err), 0);
+        if (i % 2 == 0)
+            assert_int_equal(kv_get(kv, 1, key, &err), 0);
+        assert_int_not_equal(said.len, 0);
+        buf_reset(&said);
+    }
+    assert_int_equal(kv_bytes(kv), empty);
+    assert_int_equal(kv_put(kv, "once/0", "new", 3, &err), 0); /* as if it had never been */
+    assert_int_equal(kv_get(kv, 0, "once/0", &err), 0);
+    expect("0:once/0=new ");
+    assert_int_equal(kv_get(kv, 0, "once/0", &err), 0);
+    expect("");
+    kv_destroy(kv);
+    test_free(big);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(put_get), cmocka_unit_test(many_keys),
                                        cmocka_unit_test(fences), cmocka_unit_test(bounded),
-                                       cmocka_unit_test(short_keys)};
+                                       cmocka_unit_test(short_keys), cmocka_unit_test(once)};
     int rc = cmocka_run_group_tests_name("kv", tests, NULL, NULL);
 
     buf_clear(&said);
