@@ -53,7 +53,7 @@ static void ticked(uv_timer_t *t)
     int64_t spent = clock_ms() - f->machine.since_ms;
 
     front_tick(f);
-    if (f->machine.state == JOB_CONNECTING && spent >= 5000 + 10000 * f->waits_said) {
+    if (f->machine.state == JOB_CONNECTING && spent >= 5000 + 30000 * f->waits_said) {
         f->waits_said++;
         front_laggards(f, front_has_hello, &list);
         front_say(f, LOG_INFO, "waiting for %s", buf_str(&list));

@@ -22,6 +22,19 @@ static void print_shape(const uint64_t *shape, int ndim)
     printf(" %-16s", text);
 }
 
+static void print_bytes(uint64_t bytes)
+{
+    static const char *const unit[] = {"bytes", "kB", "MB", "GB", "TB"};
+    double n = (double)bytes;
+    int i = 0;
+
+    while (n >= 1000 && i < 4) {
+        n /= 1000;
+        i++;
+    }
+    printf(i && n < 100 ? "%.1f %s" : "%.0f %s", n, unit[i]);
+}
+
 static void print_meta(const struct ckpt_meta *m)
 {
     printf("step        %" PRId64 " (%" PRId64 " updates, %" PRId64 " samples)\n", m->step,
@@ -31,8 +44,8 @@ static void print_meta(const struct ckpt_meta *m)
     if (!isnan(m->valid_loss))
         printf("validation  %.4f\n", m->valid_loss);
     printf("seed        %" PRIu64 "\n", m->seed);
-    printf("written by  %d ranks x %d threads, mesh %s, %s, build %s\n", m->world, m->threads,
-           m->mesh, m->isa, m->build);
+    printf("written by  %d rank%s x %d thread%s, mesh %s, %s, build %s\n", m->world, m->world == 1 ? "" : "s",
+           m->threads, m->threads == 1 ? "" : "s", m->mesh, m->isa, m->build);
     printf("hashes      settings %016" PRIx64 ", data %016" PRIx64 "\n", m->config_hash,
            m->data_hash);
 }
@@ -49,7 +62,9 @@ static int print_plain(const char *path, int verify)
     for (int i = 0; i < h.n; i++) {
         printf("%-48s %-6s", h.entry[i].key, h.entry[i].dtype);
         print_shape(h.entry[i].shape, h.entry[i].ndim);
-        printf(" %12" PRIu64 " bytes\n", h.entry[i].bytes);
+        printf("  ");
+        print_bytes(h.entry[i].bytes);
+        printf("\n");
     }
     if (verify && st_verify(&h, path, &err) < 0)
         log_error("%s", err.text);
@@ -60,24 +75,39 @@ static int print_plain(const char *path, int verify)
     return err.code ? err_exit_code(&err) : 0;
 }
 
+/* One row for a tensor, whose kinds stand behind each other in the manifest: "w/m/v". Returns how many. */
+static int print_tensor(const struct ckpt_entry *t, int n)
+{
+    char kinds[32] = "";
+    size_t len = 0;
+    int k;
+
+    for (k = 0; k < n && strcmp(t[k].name, t->name) == 0 && len < sizeof kinds; k++)
+        len += (size_t)snprintf(kinds + len, sizeof kinds - len, "%s%s", k ? "/" : "", t[k].kind);
+    printf("%-40s %-6s", t->name, kinds);
+    print_shape(t->shape, t->ndim);
+    printf(" %12" PRIu64 "\n", t->count);
+    return k;
+}
+
 static void inspect(const struct ckpt *c)
 {
     const struct ckpt_entry *t;
-    int n = ckpt_tensors(c, &t);
+    int n = ckpt_tensors(c, &t), rows = 0;
     uint64_t params = 0;
 
     printf("checkpoint  %s\n", ckpt_path(c));
     print_meta(ckpt_meta(c));
-    for (int i = 0; i < c->m.nfiles; i++)
-        printf("file        %s %" PRIu64 " bytes, %d fragments\n", c->m.file[i].name,
-               c->m.file[i].bytes, c->header[i].n);
-    for (int i = 0; i < n; i++) {
-        printf("%-40s %-4s", t[i].name, t[i].kind);
-        print_shape(t[i].shape, t[i].ndim);
-        printf(" %12" PRIu64 "\n", t[i].count);
-        params += strcmp(t[i].kind, "w") == 0 ? t[i].count : 0;
+    for (int i = 0; i < c->m.nfiles; i++) {
+        printf("file        %s ", c->m.file[i].name);
+        print_bytes(c->m.file[i].bytes);
+        printf(", %d fragments\n", c->header[i].n);
     }
-    printf("%d tensors, %" PRIu64 " parameters\n", n, params);
+    for (int i = 0; i < n; i++)
+        params += strcmp(t[i].kind, "w") == 0 ? t[i].count : 0;
+    for (int i = 0; i < n; rows++)
+        i += print_tensor(&t[i], n - i);
+    printf("%d tensors, %" PRIu64 " parameters\n", rows, params);
 }
 
 static const char usage[] = "usage: ds-launch ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a "

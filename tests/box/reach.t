@@ -22,6 +22,10 @@ sshd 1 2201
 finish
 is "a port that opens later" $rc 0
 like "a port that opens later: said meanwhile" "n1.*Connection refused.*trying on"
+hosts "n1 port=2203" n2
+launch root -H "$BOX/shared/hosts" --connect-timeout 8s true
+is "a port where nothing listens: the slow host is named once" "$(grep -c 'waiting for n1' "$out")" 1
+like "a port where nothing listens: the end has a remedy" "n1.*port 2203: Connection refused .*--ssh-port.*attempts in 8 s"
 sed -n 's/^n1,[^ ]* /later /p' "$BOX/keys/known_hosts" >>"$known"
 hosts later n2
 background root -H "$BOX/shared/hosts" --connect-timeout 20s sh -c 'echo on $(hostname)'

@@ -95,7 +95,12 @@ for word in sample ckpt lr data; do
 done
 like "sample --help" "$("$launch" sample --help)" "--temperature"
 like "ckpt --help" "$("$launch" ckpt --help)" "inspect|verify"
-like "ckpt inspect lists tensors" "$("$launch" ckpt inspect run)" "block.attn.qkv.q"
+"$launch" ckpt inspect run >inspected
+like "ckpt inspect lists tensors" "$(cat inspected)" "block.attn.qkv.q"
+is "ckpt inspect: a tensor has one row, of its weights and moments" \
+    "$(awk '$2 ~ "^[wmv/]+$" { n[$1]++; rows++; if (n[$1] > 1 || $2 != "w/m/v") print } END { if (!rows) print "no row" }' inspected)" ""
+# 3 x 4 bytes for each of 12.3 k parameters, on two ranks, and headers
+like "ckpt inspect: sizes for people" "$(grep '^file' inspected)" " kB, "
 like "a finished run says so" "$("$launch" --hosts local:2x1 --run-dir run --resume auto job.ini 2>&1)" "already at step 6 of 6"
 like "a run of numbers that are none counts its steps" \
     "$("$launch" --hosts local:1 --run-dir nan --set optimizer.params.lr=1e30 --set scheduler.type=none --set run.on_nan=skip job.ini 2>&1)" \

@@ -55,6 +55,8 @@ echo ':test-result: FAIL of an earlier run' >build/old.trs
 quick "$here/bin" check
 is "totals of a good run" "$(last)" "3 passed, 0 failed, 1 skipped"
 is "status of a good run" $rc 0
+is "the first line says what is done, and where its output is" "$(printf '%s\n' "$out" | head -n 1)" \
+    "quickstart: building, which takes a minute or two the first time; the output is in $PWD/build/quickstart.log"
 printf 'PASS\nFAIL\nERROR\n' >"$here/results"
 quick "$here/bin" check
 is "totals of a bad run" "$(last)" "1 passed, 2 failed, 0 skipped"
