@@ -131,14 +131,12 @@ static int on_exit_frame(struct front_node *nd, uint32_t rank, struct reader *r,
     if (rk->exited)
         return 0;
     wall = end.wall - nd->offset;
-    rk->code = end.code;
-    rk->signal = end.signal;
-    rk->oom = end.oom;
+    rk->end = end;
     front_event(f, "rank_exit", ",\"rank\":%u,\"host\":\"%s\",\"code\":%d,\"signal\":%d", rank,
-                f->rank_host[rank], rk->code, rk->signal);
-    if (rk->signal)
+                f->rank_host[rank], end.code, end.signal);
+    if (end.signal)
         front_failed(f, FAILED_SIGNAL, (int)rank, nd->index, wall);
-    else if (rk->code)
+    else if (end.code)
         front_failed(f, rk->said && is_follower(rk->said->code) ? FAILED_PEER : FAILED_CODE, (int)rank,
                      nd->index, wall);
     count_exit(f, (int)rank);

@@ -46,7 +46,7 @@ struct front_node {
 struct front_rank {
     int pid, started, exited;
     int ended; /* its streams that have: a bit each */
-    int code, signal, oom;
+    struct rank_end end; /* when exited: how */
     int recorded;   /* 1 + index of its failure; 0: none */
     struct err *said; /* its own report; NULL: none. Owned: few ranks have one, and it is large */
     char *error;     /* the message of its error file; owned, NULL: none */

@@ -3,6 +3,8 @@
  * there. */
 #include "launcher/msg.h"
 
+#include "engine/base/boot.h"
+
 #include <math.h>
 #include <signal.h>
 
@@ -24,6 +26,8 @@ void rank_end_put(struct buf *out, const struct rank_end *e)
     put_u32(out, (uint32_t)e->signal);
     put_f64(out, e->wall);
     put_u8(out, (uint8_t)e->oom);
+    put_u32(out, e->phase);
+    put_u64(out, e->step);
 }
 
 int rank_end_get(struct reader *r, struct rank_end *e)
@@ -32,7 +36,9 @@ int rank_end_get(struct reader *r, struct rank_end *e)
 
     e->wall = get_f64(r);
     e->oom = get_u8(r);
-    if (!reader_done(r) || code > 255 || signo >= NSIG || !isfinite(e->wall))
+    e->phase = get_u32(r);
+    e->step = get_u64(r);
+    if (!reader_done(r) || code > 255 || signo >= NSIG || !isfinite(e->wall) || e->phase > PHASE_DONE)
         return -1;
     e->code = (int)code;
     e->signal = (int)signo;

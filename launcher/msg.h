@@ -66,6 +66,8 @@ void msg_put(struct buf *out, enum msg_type type, uint32_t epoch, const void *da
 struct rank_end {
     int code, signal, oom; /* oom: the kernel killed it for want of memory, as far as the agent can tell */
     double wall;           /* when, by the node's clock */
+    uint32_t phase;        /* enum rank_phase of an engine's rank at its end */
+    uint64_t step;         /* that were done */
 };
 void rank_end_put(struct buf *out, const struct rank_end *e);
 /* All that is left in r; -1: it is none, or more. */

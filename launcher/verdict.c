@@ -1,6 +1,7 @@
 /* How a job ended: the failures as they came, the one that is to blame, the messages, the exit status. */
 #include "launcher/front.h"
 
+#include "engine/base/boot.h"
 #include "engine/base/clock.h"
 #include "hostfile/nodelist.h"
 
@@ -111,6 +112,20 @@ static void add_error(const char *said, struct buf *text)
         buf_addc(text, (unsigned char)said[i] < ' ' || said[i] == 127 ? '?' : said[i]);
 }
 
+/* Where in its training the rank was killed; nothing for what has no steps. */
+static void add_where(const struct rank_end *e, struct buf *text)
+{
+    static const char *const in[] = {[PHASE_DATA] = "data", [PHASE_FORWARD] = "forward", [PHASE_BACKWARD] = "backward",
+                                     [PHASE_REDUCE] = "reduce", [PHASE_UPDATE] = "update"};
+    unsigned long long step = e->step;
+
+    if (e->phase >= PHASE_DATA && e->phase <= PHASE_UPDATE)
+        buf_addf(text, " in step %llu (%s)", step + 1, in[e->phase]);
+    else if (step)
+        buf_addf(text, " after step %llu%s", step, e->phase == PHASE_EVAL ? " (evaluation)"
+                                                 : e->phase == PHASE_SAVE ? " (save)" : "");
+}
+
 static int blame_rank(const struct front *f, const struct failure *c, struct buf *text)
 {
     const struct front_rank *rk = &f->rank[c->rank];
@@ -118,19 +133,20 @@ static int blame_rank(const struct front *f, const struct failure *c, struct buf
     buf_addf(text, "rank %d on %s", c->rank, f->rank_host[c->rank]);
     if (rk->pid)
         buf_addf(text, " (pid %d)", rk->pid);
-    if (rk->signal && c->kind == FAILED_SIGNAL) {
-        buf_addf(text, " was killed by signal %d (%s)%s", rk->signal, strsignal(rk->signal),
-                 rk->oom ? ": out of memory, the kernel chose it" : "");
+    if (rk->end.signal && c->kind == FAILED_SIGNAL) {
+        buf_addf(text, " was killed by signal %d (%s)%s", rk->end.signal, strsignal(rk->end.signal),
+                 rk->end.oom ? ": out of memory, the kernel chose it" : "");
+        add_where(&rk->end, text);
         add_error(rk->error, text);
-        return 128 + rk->signal;
+        return 128 + rk->end.signal;
     }
     if (rk->said)
         buf_addf(text, rk->pid ? " failed: %s" : " did not start: %s", rk->said->text);
     else
-        buf_addf(text, " ended with code %d", rk->code);
+        buf_addf(text, " ended with code %d", rk->end.code);
     add_error(rk->error, text);
-    if (rk->code > 0 || !rk->said)
-        return rk->code > 0 ? rk->code : 1;
+    if (rk->end.code > 0 || !rk->said)
+        return rk->end.code > 0 ? rk->end.code : 1;
     return err_exit_code(rk->said) ? err_exit_code(rk->said) : 1;
 }
 

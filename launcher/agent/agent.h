@@ -117,6 +117,8 @@ void links_attach(struct links *k, int index,
 void links_packet(struct links *k, int index, const uint8_t *packet, size_t n);
 /* failed: the others' waits end now. */
 void links_rank_gone(struct links *k, int index, int failed);
+/* Where the rank stands, as its page says; e is left alone when it has none. */
+void links_where(const struct links *k, int index, struct rank_end *e);
 void links_stop(struct links *k, uint32_t why);
 void links_value(struct links *k, const char *key, const void *value, size_t n);
 void links_fenced(struct links *k, const char *name);
@@ -154,7 +156,7 @@ int oom_killed(struct oom *o, pid_t pid);
 /* ---- frames about ranks that several files send (tell.c) */
 void tell_started(struct team *t, int rank, pid_t pid);
 void tell_output(struct team *t, int rank, int which, const void *data, size_t n); /* n 0: ended */
-void tell_exit(struct team *t, int rank, int code, int signo, int oom);
+void tell_exit(struct team *t, int rank, const struct rank_end *end);
 void tell_checked(struct agent *a, uint32_t epoch, enum err_code code, const char *text);
 
 /* ---- the worker (worker.c) */

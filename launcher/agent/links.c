@@ -514,6 +514,17 @@ void links_rank_gone(struct links *k, int index, int failed)
             end_abort(&k->end[i]);
 }
 
+void links_where(const struct links *k, int index, struct rank_end *e)
+{
+    const struct rank_page *page = k->end[index].page;
+    uint32_t phase = page ? __atomic_load_n(&page->phase, __ATOMIC_RELAXED) : PHASE_START;
+
+    if (!page || phase > PHASE_DONE)
+        return;
+    e->phase = phase;
+    e->step = __atomic_load_n(&page->step, __ATOMIC_RELAXED);
+}
+
 void links_stop(struct links *k, uint32_t why)
 {
     k->stop = why;

@@ -203,8 +203,12 @@ static char **rank_argv(const struct spawn *s, int index, struct err *err)
 
 static void put_exit(struct rank *r, int code, int signo, int oom)
 {
+    struct rank_end end = {.code = code, .signal = signo, .oom = oom, .wall = clock_wall()};
+
+    if (r->team->links)
+        links_where(r->team->links, r->index, &end);
     if (!r->exited)
-        tell_exit(r->team, r->number, code, signo, oom);
+        tell_exit(r->team, r->number, &end);
     r->exited = 1;
 }
 

@@ -105,7 +105,7 @@ static void rank_over(struct sim_rank *r, int code, int signo)
     t->running--;
     if (t->links)
         links_rank_gone(t->links, r->index, code || signo);
-    tell_exit(t, r->number, code, signo, 0);
+    tell_exit(t, r->number, &(struct rank_end){.code = code, .signal = signo, .wall = clock_wall()});
     set_work(r->team);
 }
 

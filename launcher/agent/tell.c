@@ -1,7 +1,6 @@
 /* What an agent says of its ranks, as frames: one place for each, so that real ranks and simulated ones can't
  * differ. */
 #include "launcher/agent/agent.h"
-#include "engine/base/clock.h"
 
 void tell_started(struct team *t, int rank, pid_t pid)
 {
@@ -24,12 +23,12 @@ void tell_output(struct team *t, int rank, int which, const void *data, size_t n
     chan_sendb(t->agent->chan, MSG_OUTPUT, t->epoch, &b);
 }
 
-void tell_exit(struct team *t, int rank, int code, int signo, int oom)
+void tell_exit(struct team *t, int rank, const struct rank_end *end)
 {
     struct buf b = BUF_INIT;
 
     put_u32(&b, (uint32_t)rank);
-    rank_end_put(&b, &(struct rank_end){.code = code, .signal = signo, .oom = oom, .wall = clock_wall()});
+    rank_end_put(&b, end);
     chan_sendb(t->agent->chan, MSG_EXIT, t->epoch, &b);
 }
 

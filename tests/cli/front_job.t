@@ -112,6 +112,9 @@ kill -KILL "$victim"
 wait $pid
 is "a killed rank: 128 + 9" $? 137
 like "a killed rank is named" "$(cat err)" "(pid $victim) was killed by signal 9"
+last=$(sed -n 's/.*"step":\([0-9]*\),.*/\1/p' k/metrics.jsonl | tail -n 1)
+at=$(sed -n 's/.*signal 9 (Killed)[^;]* \(in\|after\) step \([0-9]*\).*/\2/p' err)
+ok "and where in its training" test "$at" -ge "$((last - 1))" -a "$at" -le "$((last + 2))"
 like "the other one followed" "$(cat err)" "1 rank followed"
 ok "nothing is left" wait_for 10 nobody $mark
 

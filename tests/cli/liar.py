@@ -25,9 +25,9 @@ def lies(what, epoch, rank):
                           for i in range(300)),
         "stdin": frame(WANT, epoch, struct.pack("<II", rank, 1 << 30)),
         "short": frame(EXIT, epoch, struct.pack("<I", rank)),
-        "code": frame(EXIT, epoch, struct.pack("<IIIdB", rank, 256, 0, 0, 0)),
-        "long": frame(EXIT, epoch, struct.pack("<IIIdB", rank, 0, 0, 0, 0) + b"and more"),
-        "whose": frame(EXIT, epoch, struct.pack("<IIIdB", rank + 9, 0, 0, 0, 0)),
+        "code": frame(EXIT, epoch, struct.pack("<IIIdBIQ", rank, 256, 0, 0, 0, 0, 0)),
+        "long": frame(EXIT, epoch, struct.pack("<IIIdBIQ", rank, 0, 0, 0, 0, 0, 0) + b"and more"),
+        "whose": frame(EXIT, epoch, struct.pack("<IIIdBIQ", rank + 9, 0, 0, 0, 0, 0, 0)),
         "metric": frame(METRIC, epoch, struct.pack("<I", rank) + b"{" * 1000),
     }[what]
 

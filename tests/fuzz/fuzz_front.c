@@ -140,7 +140,7 @@ static void honest(struct front *f, int node, uint8_t what)
     else if (type == MSG_OUTPUT)
         put_u32(&b, rank), put_u8(&b, 1 + (what / 18 & 1)), buf_add(&b, "line\n", what & 128 ? 5 : 0);
     else if (type == MSG_EXIT)
-        put_u32(&b, rank), put_u32(&b, what & 128 ? 3 : 0), put_u32(&b, 0), put_f64(&b, 0), put_u8(&b, 0);
+        put_u32(&b, rank), rank_end_put(&b, &(struct rank_end){.code = what & 128 ? 3 : 0});
     else if (type == MSG_FENCE)
         put_str(&b, "f"), put_u32(&b, 2);
     else if (type == MSG_HELD)
