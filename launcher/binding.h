@@ -3,15 +3,8 @@
 #define DS_BINDING_H
 
 #include "engine/base/err.h"
+#include "engine/base/job.h"
 #include "launcher/topo.h"
-
-enum bind_to {
-    BIND_AUTO, /* as core where there is a core for each rank, else a processor each, else not at all */
-    BIND_NONE,
-    BIND_CORE,   /* an equal share of the cores, whole cores with all their processors */
-    BIND_NUMA,   /* all cores of one NUMA node: that of the rank's GPU, else nodes in turn */
-    BIND_SOCKET, /* the same with sockets */
-};
 
 struct binding_ask {
     enum bind_to to;

@@ -34,7 +34,7 @@
 
 enum host_state { CONNECTING, RUNNING, ENDING, CUTTING, DOWN };
 
-struct place_of {
+struct host_run {
     struct everywhere *all;
     int index;
     enum host_state state;
@@ -56,7 +56,7 @@ struct everywhere {
     uv_poll_t signals;
     int signal_fd, stop_signal, n, down;
     int64_t connect_ms, ping_limit_ms, grace_ms, pinged_ms;
-    struct place_of *host;
+    struct host_run *host;
     char **names;
     const struct command *command;
     struct gather *gather;
@@ -67,8 +67,8 @@ struct everywhere {
     double began;
 };
 
-static void say(struct place_of *h, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static void say(struct place_of *h, int status, const char *fmt, ...)
+static void say(struct host_run *h, int status, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+static void say(struct host_run *h, int status, const char *fmt, ...)
 {
     va_list ap;
 
@@ -81,7 +81,7 @@ static void say(struct place_of *h, int status, const char *fmt, ...)
     va_end(ap);
 }
 
-static void send_frame(struct place_of *h, enum msg_type type, const struct buf *body)
+static void send_frame(struct host_run *h, enum msg_type type, const struct buf *body)
 {
     struct buf frame = BUF_INIT;
 
@@ -92,7 +92,7 @@ static void send_frame(struct place_of *h, enum msg_type type, const struct buf 
     buf_clear(&frame);
 }
 
-static void send_number(struct place_of *h, enum msg_type type, uint64_t v, int bytes)
+static void send_number(struct host_run *h, enum msg_type type, uint64_t v, int bytes)
 {
     struct buf b = BUF_INIT;
 
@@ -106,7 +106,7 @@ static void send_number(struct place_of *h, enum msg_type type, uint64_t v, int 
 
 /* ---- a host's life */
 
-static void host_down(struct place_of *h)
+static void host_down(struct host_run *h)
 {
     struct everywhere *all = h->all;
 
@@ -120,7 +120,7 @@ static void host_down(struct place_of *h)
         uv_stop(&all->loop);
 }
 
-static void host_cut(struct place_of *h)
+static void host_cut(struct host_run *h)
 {
     if (h->state >= CUTTING)
         return;
@@ -132,13 +132,13 @@ static void host_cut(struct place_of *h)
         host_down(h);
 }
 
-static void give_credit(struct place_of *h, size_t bytes)
+static void give_credit(struct host_run *h, size_t bytes)
 {
     h->credit += (int64_t)bytes;
     send_number(h, MSG_CREDIT, bytes, 4);
 }
 
-static void host_start(struct place_of *h)
+static void host_start(struct host_run *h)
 {
     struct everywhere *all = h->all;
     int64_t limit = all->o->timeout_ms;
@@ -159,7 +159,7 @@ static void host_start(struct place_of *h)
     buf_clear(&b);
 }
 
-static void host_end(struct place_of *h)
+static void host_end(struct host_run *h)
 {
     if (h->state >= ENDING)
         return;
@@ -170,7 +170,7 @@ static void host_end(struct place_of *h)
 
 /* ---- frames */
 
-static int on_hello(struct place_of *h, const struct msg *m, struct err *err)
+static int on_hello(struct host_run *h, const struct msg *m, struct err *err)
 {
     struct hello hello;
 
@@ -191,7 +191,7 @@ static int malformed(struct err *err)
     return err_set(err, ERR_NODE, "its agent sends a malformed frame: is its memory sound?");
 }
 
-static int on_output(struct place_of *h, struct reader *r, struct err *err)
+static int on_output(struct host_run *h, struct reader *r, struct err *err)
 {
     struct everywhere *all = h->all;
     int stream = get_u8(r);
@@ -212,7 +212,7 @@ static int on_output(struct place_of *h, struct reader *r, struct err *err)
     return 0;
 }
 
-static int on_exit_frame(struct place_of *h, struct reader *r, struct err *err)
+static int on_exit_frame(struct host_run *h, struct reader *r, struct err *err)
 {
     struct rank_end end;
 
@@ -232,7 +232,7 @@ static int on_exit_frame(struct place_of *h, struct reader *r, struct err *err)
     return 0;
 }
 
-static int on_fail(struct place_of *h, struct reader *r, struct err *err)
+static int on_fail(struct host_run *h, struct reader *r, struct err *err)
 {
     char *text;
     int rc;
@@ -247,7 +247,7 @@ static int on_fail(struct place_of *h, struct reader *r, struct err *err)
 }
 
 /* Frames about the host's one rank. */
-static int on_rank_frame(struct place_of *h, const struct msg *m, struct err *err)
+static int on_rank_frame(struct host_run *h, const struct msg *m, struct err *err)
 {
     struct reader r = reader_of(m->data, m->len);
     uint32_t rank = get_u32(&r);
@@ -259,7 +259,7 @@ static int on_rank_frame(struct place_of *h, const struct msg *m, struct err *er
                                  : on_fail(h, &r, err);
 }
 
-static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
+static int on_frame(struct host_run *h, const struct msg *m, struct err *err)
 {
     if (h->state == CONNECTING && m->type != MSG_HELLO && m->type != MSG_BYE)
         return err_set(err, ERR_NODE, "its agent does not greet first");
@@ -277,14 +277,14 @@ static int on_frame(struct place_of *h, const struct msg *m, struct err *err)
 
 static void channel_up(void *ctx)
 {
-    struct place_of *h = ctx;
+    struct host_run *h = ctx;
 
     h->heard_ms = clock_ms();
 }
 
 static void channel_data(void *ctx, const void *data, size_t n)
 {
-    struct place_of *h = ctx;
+    struct host_run *h = ctx;
     struct err err = ERR_INIT;
     struct msg m;
     int rc = 1;
@@ -304,14 +304,14 @@ static void channel_data(void *ctx, const void *data, size_t n)
 
 static void channel_stderr(void *ctx, const char *line)
 {
-    struct place_of *h = ctx;
+    struct host_run *h = ctx;
 
     log_info("agent on %s: %s", h->all->names[h->index], line);
 }
 
 static void channel_down(void *ctx, const struct err *why)
 {
-    struct place_of *h = ctx;
+    struct host_run *h = ctx;
 
     if (!h->exited && why->code)
         say(h, NOT_REACHED, "%s", why->text);
@@ -320,7 +320,7 @@ static void channel_down(void *ctx, const struct err *why)
 
 /* ---- deadlines, signals */
 
-static void host_late(struct place_of *h, int64_t now)
+static void host_late(struct host_run *h, int64_t now)
 {
     struct everywhere *all = h->all;
 
@@ -346,7 +346,7 @@ static void ticked(uv_timer_t *t)
 
     all->pinged_ms = ping ? now : all->pinged_ms;
     for (i = 0; i < all->n; i++) {
-        struct place_of *h = &all->host[i];
+        struct host_run *h = &all->host[i];
 
         if (h->state == DOWN)
             continue;
@@ -372,7 +372,7 @@ static void take_signal(void *ctx, int sig)
     if (!passes && !all->stop_signal)
         all->stop_signal = sig;
     for (i = 0; i < all->n; i++) {
-        struct place_of *h = &all->host[i];
+        struct host_run *h = &all->host[i];
 
         if (h->state == RUNNING && passes)
             send_number(h, MSG_SIGNAL, (uint64_t)sig, 4);
@@ -446,9 +446,9 @@ static void open_hosts(struct everywhere *all)
     int i, rc = all->ops->create ? all->ops->create(&all->pool, &all->loop, all->o, &err) : 0;
 
     for (i = 0; i < all->n; i++) {
-        struct place_of *h = &all->host[i];
+        struct host_run *h = &all->host[i];
 
-        *h = (struct place_of){.all = all, .index = i, .until = clock_ms() + all->connect_ms};
+        *h = (struct host_run){.all = all, .index = i, .until = clock_ms() + all->connect_ms};
         if (!rc)
             err = (struct err)ERR_INIT;
         if (rc || all->ops->open(&h->ch, all->pool, &all->loop, all->o, &all->hosts->host[i], i, &events, h, &err)) {

@@ -21,6 +21,15 @@ enum warmup_type { WARMUP_LOG, WARMUP_LINEAR };
 enum optim_type { OPTIM_ADAMW, OPTIM_ADAM, OPTIM_LION, OPTIM_ADAGRAD, OPTIM_SGD, OPTIM_LAMB };
 enum zero_overlap { OVERLAP_AUTO, OVERLAP_OFF, OVERLAP_ON };
 
+/* launch.bind_to: its words in job_table.c, in this order. */
+enum bind_to {
+    BIND_AUTO, /* as core where there is a core for each rank, else a processor each, else not at all */
+    BIND_NONE,
+    BIND_CORE,   /* an equal share of the cores, whole cores with all their processors */
+    BIND_NUMA,   /* all cores of one NUMA node: that of the rank's GPU, else nodes in turn */
+    BIND_SOCKET, /* the same with sockets */
+};
+
 struct job {
     /* top level, DeepSpeed's names */
     int64_t train_batch_size, micro_batch_size, accumulation; /* 0: to be filled, see job_batch */
@@ -92,7 +101,7 @@ struct job {
     int64_t comm_timeout_ms;
     /* [launch] */
     char *hostfile, *include, *exclude, *launcher, *master_addr, *interface, *bind_core_list;
-    int bind_to; /* enum bind_to of launcher/binding.h */
+    int bind_to; /* enum bind_to */
     int64_t num_nodes, ranks_per_node, master_port, grace_ms, connect_timeout_ms, ping_limit_ms;
 };
 
