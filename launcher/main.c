@@ -90,6 +90,10 @@ static int dispatch(struct options *o)
         return cmd_hosts(o);
     if (is_sub(o, "plan"))
         return cmd_plan(o);
+    if (is_sub(o, "info") && o->argc > 1) {
+        log_error("ds-launch info: '%s' is one word too many", o->argv[1]);
+        return 2;
+    }
     if (is_sub(o, "info"))
         return o->settings ? cmd_rank(settings) : cmd_info(o);
     if (is_sub(o, "exec"))

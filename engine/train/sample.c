@@ -118,6 +118,8 @@ static int build(struct sampler *s, struct err *err)
 
     if (rc)
         return rc;
+    if (ckpt_passed_over(c))
+        log_warn("%s; the text is of %s", ckpt_passed_over(c), ckpt_path(c));
     rc = settings_read(&rows, ckpt_path(c), ckpt_meta(c)->config, strlen(ckpt_meta(c)->config), err);
     if (!rc)
         rc = setup_create(&s->setup, &rows, 1, 0, NULL, err);

@@ -76,6 +76,7 @@ is "a prompt that fits is read from its first byte" "$((differs > 0))" 1
 cp -r run broken
 rm broken/ckpt/step-6/rank-1.safetensors
 mkdir -p broken/ckpt/step-3 && cp run/ckpt/step-6/* broken/ckpt/step-3
+like "sample of it says so" "$("$launch" sample broken --tokens 1 2>&1 >/dev/null)" "the text is of broken/ckpt/step-3"
 out=$("$launch" ckpt verify broken 2>&1)
 is "verify of a run whose newest checkpoint is broken: status" $? 2
 like "verify of a run whose newest checkpoint is broken: says which" "$out" "step-6/rank-1.safetensors"

@@ -65,6 +65,8 @@ bad() {
     like "$name: says why" "$out" "$want"
     is "$name: one line" "$(printf '%s\n' "$out" | wc -l | tr -d ' ')" 1
 }
+bad "a word behind info" "'foo' is one word too many" info foo
+bad "a word behind info --settings" "'foo' is one word too many" info --settings foo
 bad "nothing to run" "nothing to run"
 bad "an option in front of ds-rank's words" "put ckpt first" -q ckpt inspect run
 bad "an unknown option" "did you mean --hostfile" --hostfil x y
