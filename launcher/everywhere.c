@@ -10,6 +10,7 @@
 #include "hostfile/nodelist.h"
 #include "launcher/control.h"
 #include "launcher/gather.h"
+#include "launcher/keeper.h"
 #include "launcher/msg.h"
 #include "launcher/spawn.h"
 #include "launcher/writer.h"
@@ -386,13 +387,9 @@ static void take_signal(void *ctx, int sig)
 static void signals_readable(uv_poll_t *p, int status, int events)
 {
     struct everywhere *all = p->data;
-    unsigned char sig[16];
-    ssize_t n = read(all->signal_fd, sig, sizeof sig), i;
 
-    if (n == 0 || status < 0)
+    if (status < 0 || keeper_signals(all->signal_fd, take_signal, all))
         uv_poll_stop(p);
-    for (i = 0; i < n; i++)
-        take_signal(all, sig[i]);
 }
 
 /* ---- output */

@@ -3,6 +3,7 @@
 #include "launcher/front.h"
 
 #include "engine/base/clock.h"
+#include "launcher/keeper.h"
 #include "launcher/rundir.h"
 
 #include <signal.h>
@@ -34,16 +35,17 @@ void front_signal(struct front *f, int sig)
     machine_post(&f->machine, EV_STOP);
 }
 
+static void take_signal(void *ctx, int sig)
+{
+    front_signal(ctx, sig);
+}
+
 static void signals_readable(uv_poll_t *p, int status, int events)
 {
     struct front *f = p->data;
-    unsigned char sig[16];
-    ssize_t n = read(f->signal_fd, sig, sizeof sig), i;
 
-    if (n == 0 || status < 0)
+    if (status < 0 || keeper_signals(f->signal_fd, take_signal, f))
         uv_poll_stop(p);
-    for (i = 0; i < n; i++)
-        front_signal(f, sig[i]);
 }
 
 static void ticked(uv_timer_t *t)

@@ -121,3 +121,13 @@ int keeper_run(int (*work)(void *arg, int signals), void *arg)
     close(fd[1]);
     return status;
 }
+
+int keeper_signals(int signals, void (*take)(void *ctx, int sig), void *ctx)
+{
+    unsigned char sig[16];
+    ssize_t n = read(signals, sig, sizeof sig), i;
+
+    for (i = 0; i < n; i++)
+        take(ctx, sig[i]);
+    return n == 0 ? -1 : 0;
+}

@@ -8,5 +8,7 @@
  * SIGHUP, SIGUSR1, SIGUSR2, but for those ignored at start. The inner process ends when the outer one dies.
  * Returns, in the outer process, the exit status: work's, or 128 + the signal that killed it. */
 int keeper_run(int (*work)(void *arg, int signals), void *arg);
+/* In work, when signals is readable: takes each that is there. -1: no more will come. */
+int keeper_signals(int signals, void (*take)(void *ctx, int sig), void *ctx);
 
 #endif

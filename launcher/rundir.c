@@ -120,6 +120,7 @@ int rundir_write(const char *path, const char *name, const void *data, size_t n,
 {
     char *tmp = xasprintf("%s/.%s.tmp", path, name), *final = xasprintf("%s/%s", path, name);
     int fd = open(tmp, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600), rc = -1;
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC); /* whose sync makes the rename last */
     const char *p = data;
 
     while (fd >= 0 && n) {
@@ -132,12 +133,14 @@ int rundir_write(const char *path, const char *name, const void *data, size_t n,
             n -= (size_t)w;
         }
     }
-    if (fd >= 0 && !n && !fsync(fd) && !rename(tmp, final))
+    if (fd >= 0 && folder >= 0 && !n && !fsync(fd) && !rename(tmp, final) && !fsync(folder))
         rc = 0;
     if (rc)
         err_set(err, ERR_JOB_IO, "cannot write %s: %m", final);
     if (fd >= 0)
         close(fd);
+    if (folder >= 0)
+        close(folder);
     if (rc)
         unlink(tmp);
     free(tmp);
