@@ -20,7 +20,8 @@
 enum coll_op {
     COLL_BARRIER,
     COLL_ALL_REDUCE,     /* buf (count) in place in recv; send may equal recv */
-    COLL_REDUCE_SCATTER, /* send: world slices, counts[r] elements each, dense; recv: own slice */
+    COLL_REDUCE_SCATTER, /* send: world slices, counts[r] elements each, dense; recv: own slice,
+                          * which may be its place in send */
     COLL_ALL_GATHER, /* send: own slice; recv: world slices dense. send may be its place in recv */
     COLL_BROADCAST,  /* recv (count), from root's recv */
     COLL_SEND,
@@ -58,8 +59,7 @@ struct comm_counters {
 struct comm_ops {
     const char *name;
     int (*probe)(const struct boot *, char why[256]);
-    /* The group of all ranks. Collective. timeout_ms bounds every wait; 0: 600 s. threads: compute
-     * threads of this rank (whether waiting actively is allowed follows ENGINE 9). */
+    /* The group of all ranks. Collective. timeout_ms bounds every wait; 0: 600 s. */
     int (*create)(struct comm **, struct boot *, struct device *, int64_t timeout_ms, struct err *);
     /* The group of ranks with the same color, ordered by rank. Collective over parent. color < 0:
      * *out is NULL. */

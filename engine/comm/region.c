@@ -171,9 +171,8 @@ struct segments *segments_create(int world, int rank, struct device *dev)
 {
     struct segments *s = xcalloc(1, sizeof *s);
 
+    *s = (struct segments){.users = 1, .world = world, .rank = rank, .device = dev};
     pthread_mutex_init(&s->lock, NULL);
-    *s =
-        (struct segments){.lock = s->lock, .users = 1, .world = world, .rank = rank, .device = dev};
     return s;
 }
 

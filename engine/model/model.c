@@ -51,14 +51,15 @@ static void *bind_type(struct model *m, const struct ds_layer_ops *ops)
     return m->tables[m->ntables++].config;
 }
 
-/* Fills in what comes from the data where a layer has the key and the job left it open. */
+/* Fills in what comes from the data where a layer has the key and the job left it open: not at all, as 0 or as
+ * auto. */
 static void add_default(struct settings_rows *rows, const struct model *m, const char *path,
                         int64_t value)
 {
     const struct settings_row *row = row_of(rows, path);
     char *text;
 
-    if (value <= 0 || !find_int(m, path) || (row && strcmp(row->value, "0") != 0))
+    if (value <= 0 || !find_int(m, path) || (row && strcmp(row->value, "0") && strcmp(row->value, "auto")))
         return;
     text = xasprintf("%lld", (long long)value);
     settings_rows_add(rows, path, text, "[data]");

@@ -61,6 +61,9 @@ static int check_keys(const struct job *job, const struct settings *s, struct er
         if (!key[i].used && settings_given(s, key[i].path))
             return err_set(err, ERR_INPUT, "%s: the optimizer %s has no such parameter; take it out, or change "
                            "optimizer.type", key[i].path, o->name);
+    if (job->optim == OPTIM_ADAMW && !job->adam_w_mode)
+        return err_set(err, ERR_INPUT, "optimizer.params.adam_w_mode = false: AdamW always decays weights beside the "
+                       "gradient; write optimizer.type = Adam, or take it out");
     if (job->nesterov && job->momentum <= 0)
         return err_set(err, ERR_INPUT, "optimizer.params.nesterov needs optimizer.params.momentum over 0");
     if (job->min_coeff > job->max_coeff)

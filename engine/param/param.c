@@ -93,15 +93,21 @@ static int check_rule(const struct param_table *t, const char *key, const char *
 
     for (char *word; !rc && (word = next_word(&list)); free(word)) {
         double factor;
-        int hit = 0;
+        int hit = 0, alias = -1;
 
         if (with_factor && cut_factor(word, &factor) < 0) {
             rc = err_set(err, ERR_INPUT, "%s: '%s' is not PATTERN:FACTOR with a factor in 0..1e30", key, word);
             continue;
         }
         for (int i = 0; i < t->ntensors && !hit; i++)
-            hit = glob_match(word, t->tensor[i].name);
-        if (!hit)
+            if (glob_match(word, t->tensor[i].name)) {
+                hit = t->tensor[i].alias < 0;
+                alias = i;
+            }
+        if (!hit && alias >= 0)
+            rc = err_set(err, ERR_INPUT, "%s: '%s' fits %s alone, which is tied to %s and has no values of its own; "
+                         "name that one", key, word, t->tensor[alias].name, t->tensor[t->tensor[alias].alias].name);
+        else if (!hit)
             rc = err_set(err, ERR_INPUT, "%s: no parameter has a name like '%s'; names are such as %s", key, word,
                          t->ntensors ? t->tensor[0].name : "none");
     }
@@ -346,10 +352,29 @@ int param_segments(const struct param_table *t, int flat, int rank, struct param
     return n;
 }
 
+/* As rng_normal for each, some at a time. */
+static void init_normal(double scale, uint64_t seed, uint32_t site, uint64_t lo, uint64_t hi, float *out)
+{
+    enum { SOME = 256 };
+    double z[SOME];
+
+    for (uint64_t at = lo; at < hi; at += SOME) {
+        uint64_t n = hi - at < SOME ? hi - at : SOME;
+
+        rng_normals(seed, site, at, n, z);
+        for (uint64_t i = 0; i < n; i++)
+            out[at - lo + i] = (float)(scale * z[i]);
+    }
+}
+
 void param_init_range(const struct param_tensor *x, uint64_t seed, uint64_t lo, uint64_t hi, float *out)
 {
     uint32_t site = rng_site(x->name);
 
+    if (x->init.kind == DS_INIT_NORMAL) {
+        init_normal(x->init.scale, seed, site, lo, hi, out);
+        return;
+    }
     for (uint64_t i = lo; i < hi; i++) {
         double v = 0;
 
@@ -360,7 +385,6 @@ void param_init_range(const struct param_tensor *x, uint64_t seed, uint64_t lo, 
             v = 1;
             break;
         case DS_INIT_NORMAL:
-            v = x->init.scale * rng_normal(seed, site, i);
             break;
         case DS_INIT_UNIFORM:
             v = x->init.scale * (2.0 * (double)rng_uniform(rng_word(seed, 0, site, i)) - 1.0);

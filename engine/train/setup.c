@@ -2,6 +2,7 @@
 #include "engine/train/setup.h"
 
 #include "engine/base/hash.h"
+#include "engine/base/parse.h"
 #include "engine/optim/schedule.h"
 #include "engine/zero/zero.h"
 
@@ -17,12 +18,13 @@ static const char *row_value(const struct settings_rows *rows, const char *path)
     return NULL;
 }
 
-/* 0 stands for "from the data". */
-static int is_given(const struct settings_rows *rows, const char *path)
+/* A number of [model], 0 where it comes from the data. What is no number the model's own table complains about. */
+static int64_t given(const struct settings_rows *rows, const char *path)
 {
     const char *value = row_value(rows, path);
+    int64_t n;
 
-    return value && strcmp(value, "0");
+    return value && parse_i64(value, 0, INT64_MAX, &n) == 0 ? n : 0;
 }
 
 /* Writes down what the data decided, so that a checkpoint's settings rebuild the model without the data. */
@@ -32,7 +34,7 @@ static void note_row(struct setup *s, const char *path, int64_t value)
 
     for (int i = 0; i < s->model->ntables; i++)
         for (int j = 0; j < s->model->tables[i].n; j++)
-            if (!strcmp(s->model->tables[i].table[j].path, path) && !is_given(&s->rows, path)) {
+            if (!strcmp(s->model->tables[i].table[j].path, path) && !given(&s->rows, path)) {
                 snprintf(text, sizeof text, "%lld", (long long)value);
                 settings_rows_add(&s->rows, path, text, "from the data");
             }
@@ -46,9 +48,7 @@ static void copy_rows(struct settings_rows *to, const struct settings_rows *from
 
 static int open_data(struct setup *s, struct err *err)
 {
-    const char *given = row_value(&s->rows, "model.vocab_size");
-
-    if (data_open(&s->data, &s->job, given ? atoll(given) : 0, err) < 0)
+    if (data_open(&s->data, &s->job, given(&s->rows, "model.vocab_size"), err) < 0)
         return -1;
     if (data_samples(s->data, DATA_TRAIN) < 1)
         return err_set(err, ERR_INPUT,
@@ -155,6 +155,10 @@ static int check_near(const struct setup *s, struct err *err)
 {
     int64_t ranks = s->mesh.size[MESH_DATA], near = s->job.hpz, below = near, above = near;
 
+    if (near > 1 && s->job.zero_stage < 3)
+        return err_set(err, ERR_INPUT,
+                       "zero_optimization.zero_hpz_partition_size = %lld: weights are split from stage 3 on only; "
+                       "write zero_optimization.stage = 3, or take it out", (long long)near);
     if (s->job.zero_stage < 3 || ranks == 1 || ranks % near == 0)
         return 0;
     while (below > ranks || ranks % below)

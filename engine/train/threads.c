@@ -1,4 +1,4 @@
-/* Compute threads of a rank and what a product runs at. The one file that includes omp.h. */
+/* Compute threads of a rank and what a product runs at. Beside the kernels the one file that includes omp.h. */
 #include "engine/train/train.h"
 
 #include "engine/base/buf.h"

@@ -22,11 +22,41 @@ static int open_writer(struct train *t, struct err *err)
     return rc;
 }
 
+/* Do blocks of so many ranks lie inside a node each? */
+static int fits_nodes(const struct boot *b, int64_t near)
+{
+    int fits = b->world % near == 0;
+
+    for (int r = 0; r < b->world && fits; r++)
+        fits = b->node_of[r] == b->node_of[r / near * near];
+    return fits;
+}
+
+/* The second copy is there to be gathered without the network. */
+static int check_near(const struct boot *b, int64_t near, struct err *err)
+{
+    struct buf sizes = BUF_INIT;
+
+    if (b->world == 1 || fits_nodes(b, near))
+        return 0;
+    for (int64_t n = 2; n <= b->world; n++)
+        if (fits_nodes(b, n))
+            buf_addf(&sizes, "%s%lld", sizes.len ? ", " : "", (long long)n);
+    err_set(err, ERR_INPUT,
+            "zero_optimization.zero_hpz_partition_size = %lld: a block of %lld ranks lies on two nodes; %s%s",
+            (long long)near, (long long)near, sizes.len ? "sizes that fit these nodes: " : "no size fits these "
+            "nodes, take it out", buf_str(&sizes));
+    buf_clear(&sizes);
+    return -1;
+}
+
 static int make_states(struct train *t, struct err *err)
 {
     struct setup *s = t->setup;
     struct exec_memory mem;
 
+    if (check_near(t->boot, s->job.hpz, err) < 0)
+        return -1;
     if (s->job.overlap_comm == OVERLAP_AUTO)
         s->job.overlap_comm = t->boot->nodes > 1 ? OVERLAP_ON : OVERLAP_OFF;
     if (comm_create(&t->comm, t->boot, t->dev, s->job.comm_timeout_ms, err) < 0 ||

@@ -76,6 +76,26 @@ static float trust_ratio(const struct zero *z, const double sum[2])
     return sum[0] > 0 && sum[1] > 0 ? (float)fmin(z->job->max_coeff, fmax(z->job->min_coeff, ratio)) : 1;
 }
 
+/* Added slice by slice, as the ranks of a stage that splits them are added: the same bits in every stage. */
+static void part_norms(struct zero *z, const struct part *p, const struct ds_scalars *s)
+{
+    uint64_t slice = z->table->flat[p->flat].slice;
+    double *sum = z->trust + 2 * p->tensor;
+    struct part own = *p;
+
+    for (own.lo = p->lo; own.lo < p->hi; own.lo = own.hi) {
+        double one[2] = {0};
+        struct ds_update u;
+
+        own.hi = (own.lo / slice + 1) * slice;
+        own.hi = own.hi < p->hi ? own.hi : p->hi;
+        u = update_of(z, &own);
+        z->k->lamb_norms(one, &u, s, NULL);
+        sum[0] += one[0];
+        sum[1] += one[1];
+    }
+}
+
 /* The norms are those of whole tensors: sums over the ranks that hold a part. */
 static int lamb(struct zero *z, const struct ds_scalars *s, struct err *err)
 {
@@ -84,11 +104,8 @@ static int lamb(struct zero *z, const struct ds_scalars *s, struct err *err)
                        .dtype = DS_F64, .reduce = COLL_SUM, .class = CLASS_CONTROL};
 
     memset(z->trust, 0, (size_t)n * sizeof *z->trust);
-    for (struct part p = {.flat = -1}; next_part(z, &p);) {
-        struct ds_update u = update_of(z, &p);
-
-        z->k->lamb_norms(z->trust + 2 * p.tensor, &u, s, NULL);
-    }
+    for (struct part p = {.flat = -1}; next_part(z, &p);)
+        part_norms(z, &p, s);
     if (zero_split(z) && zero_run(z, &all, 1, 0, err) < 0)
         return -1;
     for (struct part p = {.flat = -1}; next_part(z, &p);) {

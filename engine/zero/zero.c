@@ -27,10 +27,15 @@ struct sizes {
 static int persists(const struct zero *z, int flat, uint64_t already)
 {
     const struct param_flat *f = &z->table->flat[flat];
+    uint64_t numel = 0; /* of a parameter: its parts follow each other */
 
-    for (int i = f->first; i < f->first + f->ntensors; i++)
-        if (z->table->tensor[i].numel > (uint64_t)z->job->persist)
+    for (int i = f->first; i < f->first + f->ntensors; i++) {
+        const struct param_tensor *x = &z->table->tensor[i];
+
+        numel = x->part ? numel + x->numel : x->numel;
+        if (numel > (uint64_t)z->job->persist)
             return 0;
+    }
     return already + f->numel <= (uint64_t)z->job->persist_total;
 }
 

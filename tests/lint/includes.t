@@ -84,5 +84,6 @@ bad=$(for header in ini.h jansson.h xxhash.h dnnl.h hwloc.h sodium.h slurm/slurm
 done
 files=$(sources | xargs grep -l '^ *# *include *<libssh/')
 [ "$(echo "$files" | grep -c .)" -le 1 ] || echo "<libssh/...> is included by:" $files
+sources | grep -v -e '^kernels/' -e '^engine/train/threads\.c$' | xargs grep -l '^ *# *include *<omp.h>' | sed 's/$/ includes <omp.h>/'
 sources | grep -v '^launcher/' | xargs grep -l '^ *# *include *<uv.h>' | sed 's/$/ includes <uv.h>/')
 [ -z "$bad" ]; ok $? "a foreign header in one .c file each" < <(printf '%s' "$bad")
