@@ -161,7 +161,7 @@ static int on_fail(struct front_node *nd, uint32_t rank, struct reader *r, struc
     } else {
         if (!nd->why.code)
             err_set(&nd->why, code ? code : ERR_NODE, "%s", without_host(nd, text));
-        front_failed(f, FAILED_CODE, -1, nd->index, clock_wall());
+        front_failed(f, code == ERR_NODE ? FAILED_HOST : FAILED_CODE, -1, nd->index, clock_wall());
     }
     free(text);
     return 0;

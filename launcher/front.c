@@ -31,7 +31,8 @@ void front_signal(struct front *f, int sig)
         return;
     }
     f->stop_signal = sig;
-    front_say(f, LOG_INFO, "%s: ending the ranks (once more: kill them)", strsignal(sig));
+    front_say(f, LOG_INFO, "%s: ending the ranks (%s: kill them)", strsignal(sig),
+              sig == SIGINT ? "once more" : "SIGINT");
     machine_post(&f->machine, EV_STOP);
 }
 

@@ -29,7 +29,7 @@ void front_failed(struct front *f, enum failure_kind kind, int rank, int node, d
     ARRAY_GROW(f->failures, f->nfailures, f->failures_cap);
     f->failures[f->nfailures++] = (struct failure){kind, rank, node, wall};
     *recorded = f->nfailures;
-    if (kind != FAILED_HOST)
+    if (kind != FAILED_HOST || f->node[node].down != 2) /* a host that says so itself; else EV_NODE_LOST follows */
         machine_post(&f->machine, EV_RANK_FAILED);
 }
 

@@ -29,6 +29,7 @@ struct sink {
     struct sink *next;
     int fd;        /* -1: not open */
     char *path;    /* NULL: a descriptor */
+    int begun;     /* the file was open before */
     int broken;    /* errno of the write that failed; of a descriptor under the mutex */
     int told;      /* that it is, loop only */
     int mid_line;  /* the last byte written was no newline */
@@ -131,7 +132,7 @@ static void close_file(struct writer *w, struct sink *s)
 }
 
 /* With the folders above it where they are missing, its user's alone. */
-static int open_file(const char *path)
+static int open_path(const char *path)
 {
     int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, fd = open(path, flags, 0600);
     char *folder, *slash;
@@ -148,6 +149,31 @@ static int open_file(const char *path)
     return open(path, flags, 0600);
 }
 
+/* Did an earlier run leave the file with half a line, as where its disk was full? */
+static int ends_in_a_line(const char *path)
+{
+    struct stat st;
+    char last = '\n';
+    int fd = stat(path, &st) == 0 && S_ISREG(st.st_mode) ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+    if (fd < 0)
+        return 0;
+    if (st.st_size > 0 && pread(fd, &last, 1, st.st_size - 1) != 1)
+        last = '\n';
+    close(fd);
+    return last != '\n';
+}
+
+static int open_file(struct sink *s)
+{
+    int fd = open_path(s->path);
+
+    if (fd >= 0 && !s->begun && ends_in_a_line(s->path))
+        write_all(fd, "\n", 1);
+    s->begun = 1;
+    return fd;
+}
+
 static void write_file(struct writer *w, struct sink *s, const char *data, size_t n)
 {
     int keep = s->fd >= 0 || w->files < FILES_OPEN, fault = 0, failed;
@@ -155,7 +181,7 @@ static void write_file(struct writer *w, struct sink *s, const char *data, size_
     if (s->broken)
         return;
     if (s->fd < 0) {
-        s->fd = open_file(s->path);
+        s->fd = open_file(s);
         w->files += s->fd >= 0;
     }
     failed = s->fd < 0 || fault_hit("logwrite", &fault) || write_all(s->fd, data, n);

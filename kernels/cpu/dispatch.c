@@ -23,7 +23,7 @@ static void pick(void)
     __builtin_cpu_init();
     if (plain)
         return;
-    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c")) {
         table = &kernels_table_avx2;
         isa = "avx2";
     }

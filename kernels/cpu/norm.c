@@ -6,6 +6,8 @@
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/vec.h"
 
+#include <string.h>
+
 /* Row blocks: at most 32, and no less than 8 rows each. */
 static int64_t row_blocks(int64_t N)
 {
@@ -196,28 +198,29 @@ void K(rmsnorm_bwd)(void *dx, int dx_add, float *dw, float beta, const void *dy,
         add_partials(dw, beta, work, row_blocks(N), 2 * C, C);
 }
 
-/* Sum over the rows [lo, hi) of dy, four vectors of columns at a time */
+/* part += each of so many rows from the n-th on, in order */
+INLINE void add_rows(float *part, const void *dy, int64_t n, int rows, int64_t C, enum ds_dtype dt)
+{
+    for (int64_t c = 0; c < C; c += LANES) {
+        vf s = ldn(part, c, C, DS_F32);
+
+        for (int r = 0; r < rows; r++)
+            s += ldn(at(dy, (n + r) * C, dt), c, C, dt);
+        stn(part, c, C, s, DS_F32);
+    }
+}
+
+/* Sum over the rows [lo, hi) of dy, which is read in the order of memory; the sums of a block stay in the cache */
 INLINE void column_sums(float *part, const void *dy, int64_t lo, int64_t hi, int64_t C,
                         enum ds_dtype dt)
 {
-    int64_t c = 0;
+    int64_t n = lo;
 
-    for (; c + 4 * LANES <= C; c += 4 * LANES) {
-        vf s[4] = {{0}, {0}, {0}, {0}};
-
-        for (int64_t n = lo; n < hi; n++)
-            for (int j = 0; j < 4; j++)
-                s[j] += ld(dy, n * C + c + j * LANES, dt);
-        for (int j = 0; j < 4; j++)
-            vf_store(part + c + j * LANES, s[j]);
-    }
-    for (; c < C; c += LANES) {
-        vf s = {0};
-
-        for (int64_t n = lo; n < hi; n++)
-            s += ldn(at(dy, n * C, dt), c, C, dt);
-        stn(part, c, C, s, DS_F32);
-    }
+    memset(part, 0, (size_t)C * sizeof *part);
+    for (; n + 4 <= hi; n += 4)
+        add_rows(part, dy, n, 4, C, dt);
+    for (; n < hi; n++)
+        add_rows(part, dy, n, 1, C, dt);
 }
 
 void K(bias_bwd)(float *db, float beta, const void *dy, int64_t N, int64_t C, enum ds_dtype dt,

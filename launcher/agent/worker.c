@@ -222,6 +222,19 @@ static void agent_end(struct agent *a, const char *why)
     ladder_start(a, a->grace_ms);
 }
 
+/* For a reason of this node: it is told before the ranks are, or the front end would hear of them first and blame
+ * one. */
+static void agent_end_here(struct agent *a, const char *why)
+{
+    struct err err = ERR_INIT;
+
+    if (a->ending)
+        return;
+    err_set(&err, ERR_NODE, "its agent ended: %s", why);
+    agent_fail(a, a->team ? a->team->epoch : 0, MSG_NODE, &err);
+    agent_end(a, why);
+}
+
 /* ---- frames */
 
 static void on_spawn(struct agent *a, const struct msg *m)
@@ -421,13 +434,13 @@ static void on_keeper(void *ctx, int events)
 
     watch_set(a->keeper, 0);
     a->status = 1;
-    agent_end(a, "its keeper is gone");
+    agent_end_here(a, "its keeper is gone");
     ladder_start(a, 0);
 }
 
 static void on_signal(void *ctx, int signo)
 {
-    agent_end(ctx, "it was told to by a signal");
+    agent_end_here(ctx, "it was told to by a signal");
 }
 
 /* ---- life */

@@ -65,6 +65,17 @@ like "from the step where it was" "$(cat out)" "step 6/8"
 run --hosts local:2x1 a.ini --run-dir whole --set run.steps=8 >out 2>err
 is "the loss is that of a run that was not interrupted" "$(loss r/metrics.jsonl)" "$(loss whole/metrics.jsonl)"
 
+truncate -s -7 whole/metrics.jsonl; truncate -s -7 whole/events.jsonl
+run --hosts local:2x1 a.ini --run-dir whole --resume auto --set run.steps=9 >out 2>err
+is "after half a line a resumed run begins a new one" "$(python3 -c 'import json
+for name in "metrics", "events":
+    bad = 0
+    for line in open("whole/%s.jsonl" % name):
+        try: json.loads(line)
+        except ValueError: bad += 1
+    print(name, bad)')" "metrics 1
+events 1"
+
 run --hosts local:2x1 a.ini --run-dir none --set run.save_every=-1 >out 2>err
 is "save_every = -1: a run that keeps nothing ends well" $? 0
 ok "and leaves no checkpoint" test -f none/metrics.jsonl -a ! -e none/ckpt/latest

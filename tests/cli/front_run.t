@@ -207,14 +207,15 @@ kill -KILL $pid
 wait $pid 2>/dev/null
 ok "kill -9 of ds-launch: nothing is left" wait_for 20 nobody $mark
 
-start --hosts local:2x1 sh plain.sh
-agent=$(pgrep -P "$(pgrep -P $pid | head -1)" -x ds-agent | head -1)
-kill -KILL "$agent"
-wait $pid
-rc=$?
-ok "kill -9 of an agent: the job fails" test $rc -ne 0
-like "kill -9 of an agent: its host is named" "$(cat err)" "local"
-ok "kill -9 of an agent: nothing is left" wait_for 20 nobody $mark
+for which in head tail; do
+    start --hosts local:2x1 sh plain.sh
+    keeper=$(pgrep -P "$(pgrep -P $pid | head -1)" -x ds-agent | $which -1)
+    kill -KILL "$keeper"
+    wait $pid
+    is "kill -9 of an agent's keeper: the job fails" $? 1
+    like "kill -9 of an agent's keeper: its host is to blame, not a rank" "$(cat err)" "was lost: its agent ended: its keeper is gone"
+    ok "kill -9 of an agent's keeper: nothing is left" wait_for 20 nobody $mark
+done
 
 start --hosts local:2x1 --ping_limit 1s sh plain.sh
 keeper=$(pgrep -P "$(pgrep -P $pid | head -1)" -x ds-agent | tail -1)
