@@ -23,7 +23,7 @@ const char *const rankenv_own[] = {
  * us. */
 static const char *const user_names[] = {
     "OMP_NUM_THREADS",  "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME",
-    "TP_SOCKET_IFNAME", "UCX_NET_DEVICES",
+    "TP_SOCKET_IFNAME", "UCX_NET_DEVICES",    "GOMP_SPINCOUNT",
 };
 
 /* How often a thread of an engine's rank looks for work before it sleeps, about 0.1 ms. libgomp's own 10 ms starve the

@@ -94,6 +94,29 @@ static void who_i_am(void **state)
     rankenv_free(env);
 }
 
+/* Ranks of the engine wait briefly before they sleep, unless the user says otherwise; programs are left alone. */
+static void waiting_threads(void **state)
+{
+    char *policy[] = {"OMP_WAIT_POLICY=active", NULL}, *count[] = {"GOMP_SPINCOUNT=7", NULL};
+    struct spawn s = node1();
+    char **env;
+
+    s.engine = 0;
+    env = rankenv_make(&s, 0, 0, -1, NULL, 2, no_env);
+    check(env, "GOMP_SPINCOUNT", NULL);
+    rankenv_free(env);
+    s.engine = 1;
+    env = rankenv_make(&s, 0, 0, 3, NULL, 2, no_env);
+    check(env, "GOMP_SPINCOUNT", "3000");
+    rankenv_free(env);
+    env = rankenv_make(&s, 0, 0, 3, NULL, 2, policy);
+    check(env, "GOMP_SPINCOUNT", NULL);
+    rankenv_free(env);
+    env = rankenv_make(&s, 0, 0, 3, NULL, 2, count);
+    check(env, "GOMP_SPINCOUNT", "7");
+    rankenv_free(env);
+}
+
 static void outer_launch_is_scrubbed(void **state)
 {
     char *base[] = {"HOME=/h",
@@ -189,7 +212,7 @@ static void threads(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(who_i_am),     cmocka_unit_test(outer_launch_is_scrubbed),
+        cmocka_unit_test(who_i_am),     cmocka_unit_test(waiting_threads), cmocka_unit_test(outer_launch_is_scrubbed),
         cmocka_unit_test(user_entries), cmocka_unit_test(devices),
         cmocka_unit_test(threads),
     };
