@@ -69,6 +69,9 @@ static void bind_use(struct exec *e, int use)
     for (int i = 0; i < n; i++) {
         uint64_t at = e->table->at[l][i];
 
+        e->g[use][i].dtype = DS_F32;
+        if (e->mem.zero) /* zero_enter says where they are */
+            continue;
         e->w[use][i] = (char *)e->mem.weight + at * ds_dtype_bytes(e->mem.dtype);
         e->g[use][i] = (struct ds_grad){e->mem.grad ? e->mem.grad + at : NULL, DS_F32, 0};
     }

@@ -171,6 +171,16 @@ void train_report_record(struct train *t, const char *json)
         link_metric(t->link, json);
 }
 
+void train_report_restore(struct train *t, int64_t step)
+{
+    char text[96];
+
+    if (!speaks(t))
+        return;
+    snprintf(text, sizeof text, "{\"ev\":\"restore\",\"step\":%lld,\"from\":\"disk\"}", (long long)step);
+    link_event(t->link, text);
+}
+
 void train_report_snapshot(struct train *t, int64_t step)
 {
     char text[96];

@@ -196,6 +196,7 @@ int train_resume(struct train *t, const char *path, struct err *err)
             t->scale = (struct loss_scale){m->loss_scale, m->good_steps, m->hysteresis};
         t->loss = m->loss;
         t->valid_loss = m->valid_loss;
+        train_report_restore(t, m->step);
         train_report_text(t, "resumed from %s at step %lld%s%s%s", ckpt_path(c), (long long)m->step,
                           ckpt_passed_over(c) ? " (not the newest: " : "",
                           ckpt_passed_over(c) ? ckpt_passed_over(c) : "", ckpt_passed_over(c) ? ")" : "");

@@ -108,6 +108,7 @@ void train_report_step(struct train *);
 void train_report_eval(struct train *);
 void train_report_text(struct train *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void train_report_record(struct train *t, const char *json); /* a line of metrics.jsonl */
+void train_report_restore(struct train *, int64_t step);
 void train_report_snapshot(struct train *, int64_t step);
 
 /* ---- breakdown.c ---- */

@@ -142,6 +142,7 @@ is "a validation loss stands with the step that it is of" "$(printf '%s\n' "$out
 cp -r run longer
 out=$("$launch" --hosts local:2x1 --run-dir longer --resume auto --set run.steps=8 job.ini 2>&1)
 like "a resumed run: what is left" "$out" "8 steps, 6 of them done: 2 = 128 tokens, "
+like "and in its history where it went on" "$(cat longer/events.jsonl)" '"ev":"restore","step":6,"from":"disk"'
 like "a resumed run: what was done" "$out" "8 steps, 2 in this run, loss "
 refused "a prompt of bytes the model has not" "vocabulary ends at 57" "$launch" sample digits.run --prompt "1z"
 printf 'X' | dd of=run/ckpt/step-6/rank-0.safetensors bs=1 seek=9000 conv=notrunc 2>/dev/null

@@ -4,7 +4,8 @@
 
 #include "tests/kernels/cpu.h"
 
-/* One optimizer against its reference over 50 steps, from one generation of arrays into another and back. */
+/* One optimizer against its reference over 50 steps, from one generation of arrays into another and back,
+ * or in place as the engine does. */
 struct optimizer {
     const char *name;
     void (*step)(const struct ds_update *, const struct ds_scalars *s);
@@ -87,7 +88,7 @@ static const struct optimizer optimizers[] = {
     {"lamb", step_lamb, lamb, 1, 1, {LR, 0.9f, 0.95f, 1e-6f, 0.1f, 1}},
 };
 
-static void optimize(const struct optimizer *o, int64_t n, enum ds_dtype dt, int skip)
+static void optimize(const struct optimizer *o, int64_t n, enum ds_dtype dt, int skip, int in_place)
 {
     struct pool p = {.random = 15};
     struct array *w = random_array(&p, n, DS_F32, 1.0), *m = random_array(&p, n, DS_F32, 0.0);
@@ -99,8 +100,9 @@ static void optimize(const struct optimizer *o, int64_t n, enum ds_dtype dt, int
         struct array *g = random_array(&p, n, DS_F32, 0.5);
         struct ds_scalars s = {.update = k + 1, .lr = 1e-2f, .grad_scale = 0.25f, .skip = skip,
                                .beta1 = (float)o->h.beta1};
-        struct array *from[3] = {k % 2 ? w2 : w, k % 2 ? m2 : m, k % 2 ? v2 : v};
-        struct array *to[3] = {k % 2 ? w : w2, k % 2 ? m : m2, k % 2 ? v : v2};
+        int back = k % 2 || in_place, there = k % 2 && !in_place;
+        struct array *from[3] = {there ? w2 : w, there ? m2 : m, there ? v2 : v};
+        struct array *to[3] = {back ? w : w2, back ? m : m2, back ? v : v2};
         struct ds_update u = {
             .w2 = to[0]->stored, .w = from[0]->stored, .m2 = o->has_m ? to[1]->stored : NULL,
             .m = o->has_m ? from[1]->stored : NULL, .v2 = o->has_v ? to[2]->stored : NULL,
@@ -131,9 +133,12 @@ void test_optimizers(void **state)
     for (size_t i = 0; i < sizeof optimizers / sizeof *optimizers; i++) {
         for (size_t l = 0; l < sizeof lengths / sizeof *lengths; l++)
             for (size_t k = 0; k < TYPES; k++)
-                optimize(&optimizers[i], lengths[l], type(k), 0);
-        optimize(&optimizers[i], 100, DS_BF16, 1);
-        optimize(&optimizers[i], 100, DS_F16, 1);
+                for (int in_place = 0; in_place < 2; in_place++)
+                    optimize(&optimizers[i], lengths[l], type(k), 0, in_place);
+        for (int in_place = 0; in_place < 2; in_place++) {
+            optimize(&optimizers[i], 100, DS_BF16, 1, in_place);
+            optimize(&optimizers[i], 100, DS_F16, 1, in_place);
+        }
     }
 }
 
