@@ -24,6 +24,7 @@ enum err_code {
     ERR_OK = 0,
     ERR_INPUT = ERR_CLASS_INPUT * 16, /* bad value, bad grammar, contradiction */
     ERR_INPUT_FILE,                   /* file missing, unreadable, empty, cut short, of the wrong kind */
+    ERR_INPUT_DAMAGED,                /* data that its hash does not fit */
     ERR_INPUT_LIMIT,                  /* valid but beyond what this machine or build can do */
     ERR_RANK = ERR_CLASS_RANK * 16,   /* this rank failed */
     ERR_RANK_PEER,                    /* a peer is gone: this rank is a follower, not the cause */

@@ -67,6 +67,8 @@ int ckpt_exists(const char *dir);
 /* path: a step folder, a ckpt folder or a run folder (then what `latest` names, or the whole one
  * of the highest step when that is broken). Checks manifest, headers, sizes, coverage; not yet the data. */
 int ckpt_open(struct ckpt **, const char *path, struct err *);
+/* The whole one of the highest step before this one, in a ckpt folder or a run folder. */
+int ckpt_open_before(struct ckpt **, const char *path, int64_t step, struct err *);
 void ckpt_close(struct ckpt *);
 const struct ckpt_meta *ckpt_meta(const struct ckpt *);
 const char *ckpt_path(const struct ckpt *); /* the step folder */

@@ -273,25 +273,33 @@ static int by_step(const void *a, const void *b)
     return x < y ? 1 : x > y ? -1 : 0;
 }
 
-/* What `latest` names, else the whole one of the highest step; then the reason is kept beside it. */
-static int open_newest(struct ckpt **out, const char *dir, struct err *err)
+/* The whole one of the highest step below. */
+static int open_below(struct ckpt **out, const char *dir, int64_t below)
 {
     struct step_folder *list;
-    struct err why = ERR_INIT;
-    int n, rc = open_latest(out, dir, &why);
+    int n = step_list(dir, &list), rc = -1;
 
-    if (rc == 0)
-        return 0;
-    n = step_list(dir, &list);
     if (n)
         qsort(list, (size_t)n, sizeof *list, by_step);
     for (int i = 0; rc < 0 && i < n; i++) {
-        char *path = xasprintf("%s/step-%lld", dir, (long long)list[i].step);
+        char *path = list[i].step < below ? xasprintf("%s/step-%lld", dir, (long long)list[i].step) : NULL;
 
-        rc = open_step(out, path, NULL);
+        rc = path ? open_step(out, path, NULL) : -1;
         free(path);
     }
     free(list);
+    return rc;
+}
+
+/* What `latest` names, else the whole one of the highest step; then the reason is kept beside it. */
+static int open_newest(struct ckpt **out, const char *dir, struct err *err)
+{
+    struct err why = ERR_INIT;
+    int rc = open_latest(out, dir, &why);
+
+    if (rc == 0)
+        return 0;
+    rc = open_below(out, dir, INT64_MAX);
     if (rc == 0)
         (*out)->passed_over = xstrdup(why.text);
     else
@@ -308,6 +316,20 @@ int ckpt_exists(const char *dir)
     free(list);
     free(latest);
     return there;
+}
+
+int ckpt_open_before(struct ckpt **out, const char *path, int64_t step, struct err *err)
+{
+    char *inner = xasprintf("%s/ckpt", path);
+    struct stat st;
+    int rc;
+
+    *out = NULL;
+    rc = open_below(out, stat(inner, &st) == 0 && S_ISDIR(st.st_mode) ? inner : path, step);
+    if (rc < 0)
+        err_set(err, ERR_INPUT_FILE, "%s holds no whole checkpoint of a step before %lld", path, (long long)step);
+    free(inner);
+    return rc;
 }
 
 const char *ckpt_passed_over(const struct ckpt *c)
@@ -418,7 +440,7 @@ static int fd_of(struct fds *f, const struct ckpt *c, int file, struct err *err)
 
 static int damaged(const char *path, const char *key, struct err *err)
 {
-    return err_set(err, ERR_INPUT_FILE,
+    return err_set(err, ERR_INPUT_DAMAGED,
                    "%s: the data of %s is damaged (its hash differs); use another checkpoint", path,
                    key);
 }

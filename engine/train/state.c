@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *const kinds[ZERO_KINDS] = {"w", "m", "v"};
 
@@ -135,14 +136,14 @@ int train_save(struct train *t, struct err *err)
     return rc;
 }
 
-static int fill(struct train *t, struct ckpt *c, int kinds_wanted, struct err *err)
+static int read_states(struct train *t, struct ckpt *c, int kinds_wanted, struct err *err)
 {
     struct ckpt_entry *held;
     int n = slices(t, t->zero->first, t->zero->nslices, kinds_wanted, &held);
     int rc = ckpt_read(c, held, n, err);
 
     free(held);
-    return rc ? rc : zero_refresh(t->zero, err);
+    return rc;
 }
 
 static int check_meta(struct train *t, const struct ckpt *c, struct err *err)
@@ -173,36 +174,76 @@ static int is_own(const struct train *t, const char *path)
     return own;
 }
 
+static void take_meta(struct train *t, const struct ckpt *c)
+{
+    const struct ckpt_meta *m = ckpt_meta(c);
+
+    t->step = t->from_step = m->step;
+    t->from_seal = ckpt_seal(c);
+    t->saved_step = is_own(t, ckpt_path(c)) ? m->step : -1;
+    t->update = m->update;
+    t->samples = m->samples;
+    t->applied = m->applied;
+    if (loss_scale_dynamic(&t->setup->job))
+        t->scale = (struct loss_scale){m->loss_scale, m->good_steps, m->hysteresis};
+    t->loss = m->loss;
+    t->valid_loss = m->valid_loss;
+    train_report_restore(t, m->step);
+    train_report_text(t, "resumed from %s at step %lld%s%s%s", ckpt_path(c), (long long)m->step,
+                      ckpt_passed_over(c) ? " (not the newest: " : "",
+                      ckpt_passed_over(c) ? ckpt_passed_over(c) : "", ckpt_passed_over(c) ? ")" : "");
+}
+
+/* Does any rank say so? A rank reads its own part of a checkpoint, so one alone may find it damaged. */
+static int any_rank(struct train *t, int *so, struct err *err)
+{
+    double most = *so;
+    struct coll all = {.op = COLL_ALL_REDUCE, .send = &most, .recv = &most, .count = 1, .dtype = DS_F64,
+                       .reduce = COLL_MAX, .class = CLASS_CONTROL};
+    int rc = t->comm->size > 1 ? comm_run(t->comm, &all, err) : 0;
+
+    *so = most > 0;
+    return rc;
+}
+
+/* 1: it is damaged, as this rank (*why says how) or another has found; 0, -1. */
+static int try_resume(struct train *t, struct ckpt *c, struct err *why, struct err *err)
+{
+    int rc = check_meta(t, c, err) < 0 ? -1 : read_states(t, c, ZERO_KINDS, why), damaged = rc < 0;
+
+    if (rc < 0 && why->code != ERR_INPUT_DAMAGED)
+        return why->code ? err_set(err, why->code, "%s", why->text) : -1;
+    if (any_rank(t, &damaged, err) < 0)
+        return -1;
+    if (!damaged && !why->code)
+        take_meta(t, c);
+    return damaged;
+}
+
 int train_resume(struct train *t, const char *path, struct err *err)
 {
-    struct ckpt *c;
-    int rc;
+    char *manifest = xasprintf("%s/manifest.json", path);
+    int one_step = access(manifest, F_OK) == 0; /* no other is meant */
+    struct ckpt *c = NULL;
+    int rc = ckpt_open(&c, path, err);
 
-    if (ckpt_open(&c, path, err) < 0)
-        return -1;
-    rc = check_meta(t, c, err);
-    if (!rc)
-        rc = fill(t, c, ZERO_KINDS, err);
-    if (!rc) {
-        const struct ckpt_meta *m = ckpt_meta(c);
+    free(manifest);
+    while (!rc) {
+        struct err why = ERR_INIT;
+        int64_t step = ckpt_meta(c)->step;
 
-        t->step = t->from_step = m->step;
-        t->from_seal = ckpt_seal(c);
-        t->saved_step = is_own(t, ckpt_path(c)) ? m->step : -1;
-        t->update = m->update;
-        t->samples = m->samples;
-        t->applied = m->applied;
-        if (loss_scale_dynamic(&t->setup->job))
-            t->scale = (struct loss_scale){m->loss_scale, m->good_steps, m->hysteresis};
-        t->loss = m->loss;
-        t->valid_loss = m->valid_loss;
-        train_report_restore(t, m->step);
-        train_report_text(t, "resumed from %s at step %lld%s%s%s", ckpt_path(c), (long long)m->step,
-                          ckpt_passed_over(c) ? " (not the newest: " : "",
-                          ckpt_passed_over(c) ? ckpt_passed_over(c) : "", ckpt_passed_over(c) ? ")" : "");
+        rc = try_resume(t, c, &why, err);
+        ckpt_close(c);
+        if (rc <= 0)
+            break;
+        if (!why.code)
+            err_set(&why, ERR_RANK_PEER, "another rank finds the checkpoint of step %lld damaged", (long long)step);
+        rc = one_step || ckpt_open_before(&c, path, step, NULL) < 0 ? err_set(err, why.code, "%s", why.text) : 0;
+        if (!rc)
+            train_report_text(t, "the checkpoint of step %lld is damaged: its data differ from their hash; an older one is "
+                              "read", (long long)step);
     }
-    ckpt_close(c);
-    return rc;
+    return rc ? rc : zero_refresh(t->zero, err);
 }
 
 int train_init_from(struct train *t, const char *path, struct err *err)
@@ -212,7 +253,9 @@ int train_init_from(struct train *t, const char *path, struct err *err)
 
     if (ckpt_open(&c, path, err) < 0)
         return -1;
-    rc = fill(t, c, 1, err);
+    rc = read_states(t, c, 1, err);
+    if (!rc)
+        rc = zero_refresh(t->zero, err);
     t->from_step = ckpt_meta(c)->step;
     t->from_seal = ckpt_seal(c);
     if (!rc)

@@ -98,7 +98,8 @@ int train_same_run(const struct setup *s, const struct ckpt *, struct err *);
 /* ---- state.c ---- */
 
 int train_save(struct train *, struct err *);                          /* in the background */
-int train_resume(struct train *, const char *path, struct err *);      /* everything */
+/* Everything. Of a run folder, where the newest checkpoint is damaged on any rank, all read an older one. */
+int train_resume(struct train *, const char *path, struct err *);
 int train_init_from(struct train *, const char *path, struct err *);   /* weights only, step 0 */
 
 /* ---- report.c: rank 0 speaks, the others return ---- */

@@ -85,6 +85,61 @@ static void read_shard(const char *run, int rank, struct buf *out)
     free(path);
 }
 
+static void flip_last_byte(const char *run, int step)
+{
+    char *path = xasprintf("%s/ckpt/step-%d/rank-1.safetensors", run, step);
+    FILE *f = fopen(path, "r+b");
+    int c;
+
+    assert_non_null(f);
+    fseek(f, -1, SEEK_END);
+    c = fgetc(f);
+    fseek(f, -1, SEEK_END);
+    fputc(c ^ 1, f);
+    assert_int_equal(fclose(f), 0);
+    free(path);
+}
+
+/* One rank finds its part damaged: all go on from the step before, and where there is none all end. */
+static void a_damaged_checkpoint_is_passed_over(void **state)
+{
+    char *run = xasprintf("%s/damaged", harness_dir), *step = xasprintf("%s/ckpt/step-8", run);
+    struct settings_rows plain = harness_rows(harness_job, NULL, "gradient_accumulation_steps", "1",
+                                              "zero_optimization.stage", "1", "run.save_every", "4", NULL);
+    struct settings_rows rows = harness_with(&plain, "run.dir", run), again = harness_with(&plain, "run.resume", run),
+                         exact = harness_with(&plain, "run.resume", step);
+    struct result whole = harness_train(3, 10, &plain), first = harness_train(3, 8, &rows), b;
+    const struct settings_rows *refused[] = {&exact, &again};
+
+    flip_last_byte(run, 8);
+    b = harness_train(3, 10, &again);
+    assert_true(b.loss[3] == 0 && b.loss[4] > 0); /* began at step 4 */
+    assert_same(&b, &whole, 4, 10);
+    for (int i = 0; i < 2; i++) {
+        struct harness_rank r[3];
+        struct curve c[3] = {{.steps = 10}, {.steps = 10}, {.steps = 10}};
+
+        if (i)
+            flip_last_byte(run, 4);
+        for (int k = 0; k < 3; k++)
+            r[k] = (struct harness_rank){.rows = refused[i], .body = harness_curve, .arg = &c[k]};
+        harness_run(r, 3, 1);
+        for (int k = 0; k < 3; k++)
+            assert_int_equal(r[k].rc, -1);
+        assert_non_null(strstr(r[1].err.text, "is damaged (its hash differs)"));
+        assert_int_equal(r[0].err.code, ERR_RANK_PEER);
+    }
+    result_clear(&whole);
+    result_clear(&first);
+    result_clear(&b);
+    settings_rows_clear(&plain);
+    settings_rows_clear(&rows);
+    settings_rows_clear(&again);
+    settings_rows_clear(&exact);
+    free(run);
+    free(step);
+}
+
 /* Saved on 3 ranks, resumed on 1, 2 and 4: the same losses within rounding. */
 static void another_number_of_ranks_resumes(void **state)
 {
@@ -243,6 +298,7 @@ int main(void)
         cmocka_unit_test(another_number_of_ranks_resumes),
         cmocka_unit_test(resharding_and_back_gives_the_same_bytes),
         cmocka_unit_test(weights_only_then_no_learning),
+        cmocka_unit_test(a_damaged_checkpoint_is_passed_over),
         cmocka_unit_test(another_run_is_refused),
         cmocka_unit_test(ranks_begin_with_one_checkpoint),
     };
