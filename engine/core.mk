@@ -6,7 +6,7 @@ libdsengine_a_SOURCES += engine/engine.h engine/layer.h engine/mesh.h engine/mes
 	engine/zero/order.h engine/zero/order.c \
 	engine/zero/zero.h engine/zero/zero_impl.h engine/zero/zero.c engine/zero/reduce.c engine/zero/norm.c \
 	engine/zero/update.c engine/zero/slots.c engine/zero/live.c engine/zero/layers.c \
-	engine/train/exec.h engine/train/exec.c \
+	engine/train/exec.h engine/train/exec_impl.h engine/train/exec.c engine/train/exec_shape.c \
 	engine/train/setup.h engine/train/setup.c \
 	engine/train/train.h engine/train/train.c engine/train/step.c engine/train/state.c engine/train/origin.c \
 	engine/train/account.c engine/train/report.c engine/train/breakdown.c engine/train/check.c engine/train/lr.c engine/train/threads.c \

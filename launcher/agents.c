@@ -338,7 +338,8 @@ static int on_frame(struct front_node *nd, const struct msg *m, struct err *err)
     case MSG_HELD: {
         uint32_t port = get_u32(&r);
 
-        return reader_done(&r) && port <= UINT16_MAX ? front_held(nd->front, nd->index, (int)port, err) : malformed(err);
+        return reader_done(&r) && port <= UINT16_MAX ? front_held(nd->front, nd->index, (int)port, err)
+                                                     : malformed(err);
     }
     case MSG_PONG:
         return on_pong(nd, &r, err);
@@ -388,7 +389,8 @@ static void connect_failed(struct front *f)
 {
     if (f->ups + f->losses == f->place.nodes)
         machine_post(&f->machine, EV_NODE_LOST);
-    else if (f->losses == 1 && !f->o->torch.nodes_min) /* a moment for the others to fail as well: one message for all */
+    else if (f->losses == 1 &&
+             !f->o->torch.nodes_min) /* a moment for the others to fail as well: one message for all */
         front_deadline_in(f, 2000);
 }
 

@@ -11,7 +11,8 @@ static double seconds(const struct timeval *t)
 /* Four bins to a doubling: exact enough for a percentile, and no memory that grows with the job. */
 static int bin_of(uint64_t us)
 {
-    int top = us < 4 ? 2 : 63 - __builtin_clzll(us), bin = us < 4 ? (int)us : 4 * (top - 1) + (int)(us >> (top - 2) & 3);
+    int top = us < 4 ? 2 : 63 - __builtin_clzll(us),
+        bin = us < 4 ? (int)us : 4 * (top - 1) + (int)(us >> (top - 2) & 3);
 
     return bin < PONG_BINS ? bin : PONG_BINS - 1;
 }

@@ -1,5 +1,5 @@
-/* The front end of one job, inside: what front.c (the whole), job.c (actions of the state machine), agents.c (frames from the
- * agents), verdict.c (how it ended) and the small helpers share. One loop thread touches all of it. */
+/* The front end of one job, inside: what front.c (the whole), job.c (actions of the state machine), agents.c (frames
+ * from the agents), verdict.c (how it ended) and the small helpers share. One loop thread touches all of it. */
 #ifndef DS_FRONT_H
 #define DS_FRONT_H
 

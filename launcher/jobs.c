@@ -222,7 +222,8 @@ static int kill_there(const char *host, const char *socket, int signo, struct er
     self = quoted(path);
     job = quoted(socket);
     snprintf(number, sizeof number, "%d", signo);
-    execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T", "--", host, self, "kill", "--signal", number, job, (char *)NULL);
+    execlp("ssh", "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-T", "--", host, self, "kill", "--signal",
+           number, job, (char *)NULL);
     err_set(err, ERR_INPUT_FILE, "the job was started on %s, and ssh cannot be started to tell it: %m; "
             "run ds-launch kill %s there", host, job);
     free(self);

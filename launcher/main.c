@@ -150,8 +150,10 @@ int main(int argc, char **argv)
         return cmd_rank(argv);
     rc = options_parse(&o, argc, argv, &out, &warn, &err);
     if (!rc && o.argc && is_ranks(o.argv[0]))
-        rc = err_set(&err, ERR_INPUT, "ds-launch %s takes no options of ds-launch: put %s first; a program of this name "
-                     "is started by its path", o.argv[0], o.argv[0]);
+        rc = err_set(&err, ERR_INPUT,
+                     "ds-launch %s takes no options of ds-launch: put %s first; a program of this name "
+                     "is started by its path",
+                     o.argv[0], o.argv[0]);
     if (!rc && o.argc && (options_is_command(o.argv[0]) || options_is_job(o.argv[0])))
         rc = options_parse_more(&o, &out, &warn, &err);
     else if (!rc)

@@ -102,8 +102,10 @@ static int take_backend(const char *v, struct err *err)
 {
     if (!strcmp(v, "c10d") || !strcmp(v, "static"))
         return 0;
-    return err_set(err, ERR_INPUT, "--rdzv-backend %s is not supported: ds-launch hands every rank its place itself and "
-                   "asks no store; leave it out", v);
+    return err_set(err, ERR_INPUT,
+                   "--rdzv-backend %s is not supported: ds-launch hands every rank its place itself and "
+                   "asks no store; leave it out",
+                   v);
 }
 
 /* One KEY=VALUE of --rdzv-conf. Nobody is waited for after the last host has answered, so the timeouts of later
@@ -128,8 +130,10 @@ static int take_conf(struct options *o, const char *item, struct buf *warn, stru
                      idle[i]);
             return 0;
         }
-    return err_set(err, ERR_INPUT, "--rdzv-conf %s is not supported: it tunes torchrun's store, and ds-launch has none; "
-                   "join_timeout is known, and --ping-limit is when a silent host is lost", item);
+    return err_set(err, ERR_INPUT,
+                   "--rdzv-conf %s is not supported: it tunes torchrun's store, and ds-launch has none; "
+                   "join_timeout is known, and --ping-limit is when a silent host is lost",
+                   item);
 }
 
 static int take_confs(struct options *o, const char *v, struct buf *warn, struct err *err)
@@ -222,8 +226,10 @@ static int check_once(const struct options *o, struct err *err)
     int one = t->standalone || o->num_nodes == 1 || t->nodes_max == 1;
 
     if (t->node_rank && !(one && !strcmp(t->node_rank, "0")))
-        return err_set(err, ERR_INPUT, "--node-rank %s is not supported: " ONCE "hosts get their numbers in the order of "
-                       "the hostfile", t->node_rank);
+        return err_set(err, ERR_INPUT,
+                       "--node-rank %s is not supported: " ONCE "hosts get their numbers in the order of "
+                       "the hostfile",
+                       t->node_rank);
     if (t->endpoint && !(one && is_loopback(t->endpoint)))
         return err_set(err, ERR_INPUT, "--rdzv-endpoint %s is not supported: " ONCE "the first host is the master; "
                        "--master-addr and --master-port name another place", t->endpoint);

@@ -1,7 +1,7 @@
 /* Lines and prefixes: see output.h.
  *
- * Invariants: open_rank/open_stream name the one unfinished line that stands on the screen, -1: none, and before anybody
- * else writes, a newline ends it. A stream stands in waiting exactly when its line holds something. */
+ * Invariants: open_rank/open_stream name the one unfinished line that stands on the screen, -1: none, and before
+ * anybody else writes, a newline ends it. A stream stands in waiting exactly when its line holds something. */
 #include "launcher/output.h"
 
 #include "launcher/fold.h"

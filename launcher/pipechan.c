@@ -343,8 +343,8 @@ int pipechan_open(struct pipechan **out, uv_loop_t *loop, char *const *argv, int
     if (ch->pid < 0)
         err_set(err, ERR_JOB, "cannot start %s: %m", what);
     else if ((ch->pidfd = (int)syscall(SYS_pidfd_open, ch->pid, 0)) < 0) {
-        err_set(err, ERR_JOB, errno == ENOSYS ? "cannot watch %s: this needs Linux 5.3 or later" : "cannot watch %s: %m",
-                what);
+        err_set(err, ERR_JOB,
+                errno == ENOSYS ? "cannot watch %s: this needs Linux 5.3 or later" : "cannot watch %s: %m", what);
         kill(ch->pid, SIGKILL);
         waitpid(ch->pid, NULL, 0);
     } else {

@@ -87,10 +87,11 @@ static int refuse_lock(const char *path, int fd, struct err *err)
     who[n > 0 ? n : 0] = 0;
     who[strcspn(who, "\n")] = 0;
     close(fd);
-    return err_set(err, ERR_INPUT,
-                   "a job is running in %s%s%s: wait for its end, end it with ds-launch kill %s, or give another folder "
-                   "with --run-dir",
-                   path, *who ? ", " : "", who, path);
+    return err_set(
+        err, ERR_INPUT,
+        "a job is running in %s%s%s: wait for its end, end it with ds-launch kill %s, or give another folder "
+        "with --run-dir",
+        path, *who ? ", " : "", who, path);
 }
 
 int rundir_lock(const char *path, struct err *err)

@@ -52,8 +52,8 @@ uint8_t *front_shrink(struct front *f)
         }
     nodelist_print(names, n, &list);
     log_warn("%s %s: %s; all ranks start %son the %d host%s left (--nnodes %d:%d)", buf_str(&list),
-             f->kv ? "was lost" : "cannot take part", *why ? why : "no answer", f->kv ? "again " : "", f->place.nodes - n,
-             f->place.nodes - n == 1 ? "" : "s", f->o->torch.nodes_min, f->o->torch.nodes_max);
+             f->kv ? "was lost" : "cannot take part", *why ? why : "no answer", f->kv ? "again " : "",
+             f->place.nodes - n, f->place.nodes - n == 1 ? "" : "s", f->o->torch.nodes_min, f->o->torch.nodes_max);
     buf_clear(&list);
     free(names);
     if (!f->port_given)

@@ -116,8 +116,8 @@ static void describe(struct ssh_dial *d, int i, int error)
 
     getnameinfo((struct sockaddr *)&d->address[i].addr, d->address[i].len, text, sizeof text, NULL, 0,
                 NI_NUMERICHOST);
-    err_set(&d->why, ERR_NODE, "cannot connect to %s (%s) port %d: %s%s", d->host, text, d->port,
-            strerror(error), error == ECONNREFUSED ? " (is sshd running there, at this port? --ssh-port gives another)" : "");
+    err_set(&d->why, ERR_NODE, "cannot connect to %s (%s) port %d: %s%s", d->host, text, d->port, strerror(error),
+            error == ECONNREFUSED ? " (is sshd running there, at this port? --ssh-port gives another)" : "");
 }
 
 static void start_next(struct ssh_dial *d);

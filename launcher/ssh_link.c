@@ -254,8 +254,8 @@ static void on_timer(uv_timer_t *t)
         serve_queue(l->pool);
         return;
     }
-    err_set(&e, ERR_NODE, "%s: %s port %d does not answer%s within %d s%s%s", l->target.name,
-            l->target.host, l->target.port, l->state == LINK_WIRE ? " in SSH" : "", (int)(ssh_pool_timeout_ms(l->pool) / 1000),
+    err_set(&e, ERR_NODE, "%s: %s port %d does not answer%s within %d s%s%s", l->target.name, l->target.host,
+            l->target.port, l->state == LINK_WIRE ? " in SSH" : "", (int)(ssh_pool_timeout_ms(l->pool) / 1000),
             l->last.code ? "; before that: " : "", l->last.text);
     link_down(l, &e);
 }

@@ -80,7 +80,8 @@ static void add_rank_program(struct task *t)
     }
 }
 
-/* Rows of the command line over those of --deepspeed-config, over those of the job file; what the front end decides itself is a row too. */
+/* Rows of the command line over those of --deepspeed-config, over those of the job file; what the front end decides
+ * itself is a row too. */
 static int make_job(struct task *t, const struct options *o, struct err *err)
 {
     struct settings *tables[] = {&t->settings};
@@ -239,8 +240,10 @@ static int hosts_spec(struct hosts *hosts, const char *spec, struct err *err)
     if (!strncmp(spec, "sim:", 4))
         return hosts_source(hosts, spec, err);
     if (strchr(spec, '/'))
-        return err_set(err, ERR_INPUT, "--hosts %s: that is a path, and --hosts takes names, such as w[1-4]:2,m1; a file of "
-                       "hosts is given by --hostfile", spec);
+        return err_set(err, ERR_INPUT,
+                       "--hosts %s: that is a path, and --hosts takes names, such as w[1-4]:2,m1; a file of "
+                       "hosts is given by --hostfile",
+                       spec);
     text = xstrdup(spec);
     for (p = text; *p; p++) {
         depth += (*p == '[') - (*p == ']');
@@ -285,10 +288,13 @@ int task_hosts(const struct task *t, const struct options *o, struct hosts *host
 {
     const struct job *j = &t->job;
     char nodes[40], slots[40];
-    struct host_filter filter = {o->include ? o->include : j->include,
-                                 o->exclude ? o->exclude : j->exclude, o->num_nodes, o->ranks_per_node,
-                                 giver(o, " num-nodes nnodes ", "launch.num_nodes", nodes),
-                                 giver(o, " num-gpus num-accelerators nproc-per-node ", "launch.ranks_per_node", slots)};
+    struct host_filter filter = {
+        o->include ? o->include : j->include,
+        o->exclude ? o->exclude : j->exclude,
+        o->num_nodes,
+        o->ranks_per_node,
+        giver(o, " num-nodes nnodes ", "launch.num_nodes", nodes),
+        giver(o, " num-gpus num-accelerators nproc-per-node ", "launch.ranks_per_node", slots)};
     struct host_filter local; /* where no hostfile is named */
     int rc;
 

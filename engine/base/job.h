@@ -109,8 +109,8 @@ extern const struct setting job_table[];
 extern const int job_table_n;
 
 /* Reads a job file, puts the rows of [model] preset (found as a path, or NAME.ini in the templates/models
- * folder: DS_TEMPLATES, else that of the build or installed tree that the program lies in, else the installed one) before its own,
- * so that the file's own keys win. */
+ * folder: DS_TEMPLATES, else that of the build or installed tree that the program lies in, else the installed one)
+ * before its own, so that the file's own keys win. */
 int job_read(struct settings_rows *rows, const char *path, struct err *err);
 
 /* Batch triangle: train_batch_size = micro x accumulation x data-parallel size. Fills what was not

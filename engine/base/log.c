@@ -21,7 +21,8 @@ void log_open(const char *program)
 static void write_line(const char *program, const char *word, const char *line, int n)
 {
     char text[4096];
-    int len = snprintf(text, sizeof text - 1, "%.255s%s%s%.*s", program ? program : "", program ? ": " : "", word, n, line);
+    int len =
+        snprintf(text, sizeof text - 1, "%.255s%s%s%.*s", program ? program : "", program ? ": " : "", word, n, line);
     ssize_t done;
 
     if (len > (int)sizeof text - 2) {

@@ -7,8 +7,8 @@ enum log_level { LOG_ERROR, LOG_WARN, LOG_INFO, LOG_DEBUG };
 
 extern enum log_level log_level; /* messages above it are dropped; LOG_INFO at start */
 
-/* "PROGRAM: " in front of each line of the text, a write(2) a line; never fails, keeps errno. PROGRAM is set once by log_open
- * (kept by reference). */
+/* "PROGRAM: " in front of each line of the text, a write(2) a line; never fails, keeps errno. PROGRAM is set once by
+ * log_open (kept by reference). */
 void log_open(const char *program);
 void log_msg(enum log_level level, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 

@@ -112,15 +112,16 @@ static void inspect(const struct ckpt *c)
 
 static const char usage[] = "usage: ds-launch ckpt inspect|verify FOLDER (a step, ckpt or run folder; or a "
                             ".safetensors file)";
-static const char help[] = "usage: ds-launch ckpt inspect|verify FOLDER\n"
-                           "\n"
-                           "  inspect  prints what a checkpoint holds: step, loss, files, tensors; w its weights, m and v\n"
-                           "           the optimizer's moments\n"
-                           "  verify   reads every byte and compares hashes; exit status 0: it is whole\n"
-                           "  --help   this text\n"
-                           "\n"
-                           "FOLDER is a step (ckpt/step-N), ckpt or run folder, of which the newest step is taken, or a\n"
-                           ".safetensors file.";
+static const char help[] =
+    "usage: ds-launch ckpt inspect|verify FOLDER\n"
+    "\n"
+    "  inspect  prints what a checkpoint holds: step, loss, files, tensors; w its weights, m and v\n"
+    "           the optimizer's moments\n"
+    "  verify   reads every byte and compares hashes; exit status 0: it is whole\n"
+    "  --help   this text\n"
+    "\n"
+    "FOLDER is a step (ckpt/step-N), ckpt or run folder, of which the newest step is taken, or a\n"
+    ".safetensors file.";
 
 int ckpt_main(int argc, char **argv)
 {

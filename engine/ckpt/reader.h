@@ -18,6 +18,8 @@ struct ckpt {
     } * place;
 };
 
+/* A step folder; see ckpt_open, which chooses it (choose.c). */
+int ckpt_open_step(struct ckpt **, const char *path, struct err *err);
 /* Reads every fragment and holds it against its hash. *bytes: how many were read. */
 int ckpt_verify(struct ckpt *c, uint64_t *bytes, struct err *err);
 /* Header of any safetensors file. */

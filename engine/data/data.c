@@ -292,7 +292,8 @@ static int check_documents(const struct data *d, struct err *err)
         return err_set(err, ERR_INPUT,
                        "[data] doc_mask is on, and nothing says where a document begins: %s; give the id that begins "
                        "one as doc_token, or take doc_mask out",
-                       s->file[0].kind == DATA_TEXT ? "the training data is one text" : "token files have no marks of their own");
+                       s->file[0].kind == DATA_TEXT ? "the training data is one text"
+                                                    : "token files have no marks of their own");
     return 0;
 }
 

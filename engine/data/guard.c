@@ -2,7 +2,8 @@
  *
  * The signal comes to the thread that reads, in the middle of its load, so leaving by siglongjmp
  * interrupts nothing but that load. The handler is set anew by every guard, whoever took the signal
- * meanwhile, and stays; where no guard is set it puts the default back, and the load that is repeated on return ends the process.
+ * meanwhile, and stays; where no guard is set it puts the default back, and the load that is repeated on return ends
+ * the process.
  */
 #include "engine/data/guard.h"
 

@@ -34,7 +34,8 @@ static void add_differences(const struct settings *old, const struct settings *n
         settings_value(old, i, &a);
         settings_value(new, i, &b);
         if (strcmp(buf_str(&a), buf_str(&b)))
-            buf_addf(out, "%s%s (%s there, %s here)", out->len ? ", " : "", new->table[i].path, buf_str(&a), buf_str(&b));
+            buf_addf(out, "%s%s (%s there, %s here)", out->len ? ", " : "", new->table[i].path, buf_str(&a),
+                     buf_str(&b));
     }
     buf_clear(&a);
     buf_clear(&b);
@@ -71,7 +72,9 @@ int train_same_run(const struct setup *s, const struct ckpt *c, struct err *err)
     if (ckpt_meta(c)->config_hash != setup_hash(s))
         return differ(s, c, err);
     if (ckpt_meta(c)->data_hash != data_hash(s->data))
-        return err_set(err, ERR_INPUT, "%s was trained on other data files; give the same ones, or --init-from to take its "
-                       "weights only", ckpt_path(c));
+        return err_set(err, ERR_INPUT,
+                       "%s was trained on other data files; give the same ones, or --init-from to take its "
+                       "weights only",
+                       ckpt_path(c));
     return 0;
 }

@@ -49,7 +49,8 @@ static int read_number(const char *flag, const char *v, int64_t lo, int64_t hi, 
 {
     if (!parse_i64(v, lo, hi, out))
         return 0;
-    return err_set(err, ERR_INPUT, "%s %s: give a whole number from %lld to %lld", flag, v, (long long)lo, (long long)hi);
+    return err_set(err, ERR_INPUT, "%s %s: give a whole number from %lld to %lld", flag, v, (long long)lo,
+                   (long long)hi);
 }
 
 static int parse_args(struct sampler *s, int argc, char **argv, struct err *err)

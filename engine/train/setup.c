@@ -189,8 +189,8 @@ static int fill(struct setup *s, int world, int with_data, struct buf *warn, str
     if (s->job.bf16 && s->job.fp16.enabled)
         return err_set(err, ERR_INPUT, "bf16.enabled and fp16.enabled exclude each other: set one of them to false");
     s->dtype = s->job.bf16 ? DS_BF16 : s->job.fp16.enabled ? DS_F16 : DS_F32;
-    if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 ||
-                      check_tokens(s, err) < 0 || check_near(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
+    if (with_data && (job_batch(&s->job, &s->settings, s->mesh.size[MESH_DATA], err) < 0 || check_tokens(s, err) < 0 ||
+                      check_near(s, err) < 0 || find_length(s, err) < 0 || open_data(s, err) < 0))
         return -1;
     if (model_create(&s->model, &s->job, &s->rows, s->dtype, s->data ? data_vocab(s->data) : 0, err) <
             0 ||
@@ -282,8 +282,9 @@ static const char *precision(const struct setup *s)
 {
     switch (s->dtype) {
     case DS_BF16:
-        return kernels_cpu_bf16_native() ? "bf16 with fp32 masters"
-                                         : "bf16 with fp32 masters (emulated without AVX-512 BF16: no faster than fp32 here)";
+        return kernels_cpu_bf16_native()
+                   ? "bf16 with fp32 masters"
+                   : "bf16 with fp32 masters (emulated without AVX-512 BF16: no faster than fp32 here)";
     case DS_F16:
         return "fp16 with fp32 masters (products in fp32)";
     default:

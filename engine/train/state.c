@@ -240,8 +240,11 @@ int train_resume(struct train *t, const char *path, struct err *err)
             err_set(&why, ERR_RANK_PEER, "another rank finds the checkpoint of step %lld damaged", (long long)step);
         rc = one_step || ckpt_open_before(&c, path, step, NULL) < 0 ? err_set(err, why.code, "%s", why.text) : 0;
         if (!rc)
-            train_report_text(t, "the checkpoint of step %lld is damaged: its data differ from their hash; an older one is "
-                              "read", (long long)step);
+            train_report_text(
+                t,
+                "the checkpoint of step %lld is damaged: its data differ from their hash; an older one is "
+                "read",
+                (long long)step);
     }
     return rc ? rc : zero_refresh(t->zero, err);
 }

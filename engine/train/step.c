@@ -112,7 +112,8 @@ static double multiplier(struct train *t, double valid, double raw_norm)
 
 #define MAX_SKIPS 10 /* in a row: then the weights are ruined, and no later step can mend them */
 
-/* A loss or gradient that is not finite: in words, such as "the gradient is not finite (NaN, first in block.0.ln1.w)". */
+/* A loss or gradient that is not finite: in words, such as "the gradient is not finite (NaN, first in block.0.ln1.w)".
+ */
 static void name_bad(const struct zero_bad *bad, char *out, size_t n)
 {
     if (bad->tensor)

@@ -140,8 +140,8 @@ void venv_late(struct spawn *s); /* env without what the script has seen already
 /* ---- this node (node.c, oom.c) */
 void node_hello(struct hello *h); /* everything owned: hello_clear; but for port */
 int node_cores(void);
-/* The program of s's ranks; owned. Without a name it is ds-rank: beside this agent, where the front end has it, or where
- * the package is installed. "" and err when it is in none of these. */
+/* The program of s's ranks; owned. Without a name it is ds-rank: beside this agent, where the front end has it, or
+ * where the package is installed. "" and err when it is in none of these. */
 char *node_rank_program(const struct spawn *s, struct err *err);
 /* port.c: holds one more port, for the MASTER_PORT of ranks to come; 0: any. Its number; 0 and errno: not to be had. */
 int port_hold(struct agent *a, int port);

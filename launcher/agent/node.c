@@ -143,9 +143,11 @@ char *node_rank_program(const struct spawn *s, struct err *err)
         free(places[i]);
     }
     if (!*found)
-        err_set(err, ERR_INPUT_FILE, "%s: ds-rank is not there: neither beside ds-agent, nor %s%snor in " PKGLIBEXECDIR
-                " or " BINDIR "; install the package at the same path as here, or name the one there "
-                "with DS_RANK=PATH or --set run.program=PATH", s->host, s->rank_program, *s->rank_program ? " as here, " : "");
+        err_set(err, ERR_INPUT_FILE,
+                "%s: ds-rank is not there: neither beside ds-agent, nor %s%snor in " PKGLIBEXECDIR " or " BINDIR
+                "; install the package at the same path as here, or name the one there "
+                "with DS_RANK=PATH or --set run.program=PATH",
+                s->host, s->rank_program, *s->rank_program ? " as here, " : "");
     return found;
 }
 

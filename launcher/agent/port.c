@@ -1,8 +1,8 @@
 /* MASTER_PORT. A port is held by a socket that is bound with SO_REUSEADDR and never listens: bind(0) of others is not
  * given it, a rank that sets SO_REUSEADDR (as TCPStore, gloo and python's servers do) can listen there, however late it
  * comes. A name in the abstract namespace, which is the network's own, stands for the port among agents: two jobs that
- * were given the same number would hold it both. Invariant: the last of an agent's ports is MASTER_PORT of the ranks that
- * start next; the ones before it stay held until nothing of the ranks before is left. */
+ * were given the same number would hold it both. Invariant: the last of an agent's ports is MASTER_PORT of the ranks
+ * that start next; the ones before it stay held until nothing of the ranks before is left. */
 #include "launcher/agent/agent.h"
 
 #include <errno.h>
@@ -95,7 +95,8 @@ void port_release(struct agent *a, int keep)
 
 int port_claim(struct agent *a, const struct spawn *s, struct err *err)
 {
-    if (s->node != 0 || (a->nports && s->master_port == a->port[a->nports - 1].number) || strcmp(s->master_addr, s->address))
+    if (s->node != 0 || (a->nports && s->master_port == a->port[a->nports - 1].number) ||
+        strcmp(s->master_addr, s->address))
         return 0; /* not ours to hold, or held */
     if (!port_hold(a, s->master_port))
         return err_set(err, ERR_INPUT_LIMIT, "%s: MASTER_PORT %d can't be had here: %s; leave --master-port out, or "

@@ -1,6 +1,7 @@
 /* What flows between a rank's pipes and the channel. Invariants: whole lines leave, or a line of more than LINE_BYTES
  * in parts, or what a rank wrote before it paused; credit is overdrawn by the end of one line at most; without credit
- * no pipe is read (so a rank that writes waits, and our memory stays flat). stdin is bounded by what MSG_WANT allowed. */
+ * no pipe is read (so a rank that writes waits, and our memory stays flat). stdin is bounded by what MSG_WANT allowed.
+ */
 #include "launcher/agent/agent.h"
 
 #include "engine/base/clock.h"

@@ -11,8 +11,9 @@
  *   6  what an honest agent says: hello, checked, started and so on, by the number
  *
  * Laws: nothing that an agent says is a bug of ours; when nothing
- * more comes, deadlines alone bring the job to its end; a host that is lost has a sentence, and what it made us keep (the
- * key space, output that waits, what is queued for the terminal) is bounded. Nothing waits here: deadlines pass when the input says so. */
+ * more comes, deadlines alone bring the job to its end; a host that is lost has a sentence, and what it made us keep
+ * (the key space, output that waits, what is queued for the terminal) is bounded. Nothing waits here: deadlines pass
+ * when the input says so. */
 #include "tests/fuzz/fuzz.h"
 
 #include "engine/base/build.h"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# A source file has at most 600 lines and a function at most 60: what is longer is two things.
+# A source file has at most 600 lines and a function at most 60: what is longer is two things. A line has at most 120 columns.
 cd "${top_srcdir:-.}" || exit 99
 n=0
 
@@ -17,7 +17,7 @@ report() { # report NAME COMPLAINTS
     fi
 }
 
-echo "1..3"
+echo "1..4"
 report "files of at most 600 lines" "$(sources | xargs awk '
     FNR == 1 && NR > 1 && last > 600 { print name ": " last " lines" }
     { name = FILENAME; last = FNR }
@@ -33,3 +33,5 @@ report "functions of at most 60 lines" "$(sources | xargs awk '
 report "a folder's README of at most 60 lines" "$(
     find hostfile launcher elastic engine kernels templates doc tests -name README.md |
         xargs awk 'FNR == 61 { print FILENAME ": more than 60 lines" }')"
+report "lines of at most 120 columns" "$(find hostfile launcher elastic engine kernels tests -name '*.[ch]' | sort |
+    LC_ALL=C.UTF-8 xargs awk 'length > 120 { print FILENAME ":" FNR ": " length " columns" }')"

@@ -351,16 +351,17 @@ static int weigh(struct train *t, void *arg, struct err *err)
     return 0;
 }
 
-/* 38 million parameters on two ranks, in stage 3 63: what the process has grown by is what the ranks account for, within 10 %. */
+/* 38 million parameters on two ranks, in stage 3 63: what the process has grown by is what the ranks account for,
+ * within 10 %. */
 static void resident_is_the_account(void **state)
 {
     if (SHADOWED)
         skip();
     for (int stage = 0; stage <= 3; stage += 3) {
         char s[2] = {(char)('0' + stage), 0};
-        struct settings_rows rows = harness_rows(base, NULL, "train_batch_size", "2", "model.n_layer", stage ? "5" : "3",
-                                                 "model.n_embd", "1024", "model.n_head", "16",
-                                                 "run.eval_samples", "2", "zero_optimization.stage", s, NULL);
+        struct settings_rows rows =
+            harness_rows(base, NULL, "train_batch_size", "2", "model.n_layer", stage ? "5" : "3", "model.n_embd",
+                         "1024", "model.n_head", "16", "run.eval_samples", "2", "zero_optimization.stage", s, NULL);
         pthread_barrier_t all;
         struct weighed w[2];
         struct harness_rank rank[2];

@@ -30,9 +30,10 @@ struct spoil {
 
 /* 16 of 800 (step, rank) pairs. */
 static const struct spoil sixteen[] = {
-    {5, 0, INFINITY},   {5, 1, NAN},        {9, 1, NAN},        {60, 0, -INFINITY}, {61, 0, INFINITY}, {62, 1, NAN},
-    {140, 1, INFINITY}, {150, 0, NAN},      {151, 1, INFINITY}, {152, 0, NAN},      {230, 0, NAN},     {231, 1, INFINITY},
-    {300, 1, NAN},      {301, 0, INFINITY}, {302, 1, NAN},      {390, 0, INFINITY}, {-1, 0, 0},
+    {5, 0, INFINITY},   {5, 1, NAN},        {9, 1, NAN},   {60, 0, -INFINITY}, {61, 0, INFINITY},
+    {62, 1, NAN},       {140, 1, INFINITY}, {150, 0, NAN}, {151, 1, INFINITY}, {152, 0, NAN},
+    {230, 0, NAN},      {231, 1, INFINITY}, {300, 1, NAN}, {301, 0, INFINITY}, {302, 1, NAN},
+    {390, 0, INFINITY}, {-1, 0, 0},
 };
 static const struct spoil two[] = {{3, 1, INFINITY}, {4, 0, NAN}, {-1, 0, 0}};
 static const struct spoil *spoils;
@@ -111,8 +112,17 @@ static int backward(void *state, struct ds_call *c, struct err *err)
 }
 
 static const struct ds_layer_ops spoiled = {
-    .type = "spoiled", .abi = DS_LAYER_ABI, .check = check,     .params = params,   .shapes = shapes,    .memory = memory,
-    .flops = flops,    .create = create,    .destroy = destroy, .forward = forward, .backward = backward,
+    .type = "spoiled",
+    .abi = DS_LAYER_ABI,
+    .check = check,
+    .params = params,
+    .shapes = shapes,
+    .memory = memory,
+    .flops = flops,
+    .create = create,
+    .destroy = destroy,
+    .forward = forward,
+    .backward = backward,
 };
 
 /* ---- the run ---- */
@@ -178,7 +188,8 @@ static int step_once(struct train *t, struct run *r, struct err *err)
     after = kept_of(t);
     if (t->scalars.skip != bad || (before.hash == after.hash) != bad || after.update != before.update + !bad ||
         after.applied != before.applied + (bad ? 0 : BATCH) || (bad && after.lr != before.lr))
-        snprintf(r->why, sizeof r->why, "step %lld was %sleft out, or not as a whole", (long long)step, bad ? "not " : "");
+        snprintf(r->why, sizeof r->why, "step %lld was %sleft out, or not as a whole", (long long)step,
+                 bad ? "not " : "");
     if (t->step != step + 1 || t->samples != samples + BATCH)
         snprintf(r->why, sizeof r->why, "step %lld: the data did not advance", (long long)step);
     if (t->scale.scale != scale_after(step))

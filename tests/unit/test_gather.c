@@ -97,7 +97,8 @@ static void bounded(void **state)
         gather_end(g, i, i, NULL);
     gather_print(g, &said);
     assert_int_equal(total, 4 * ((n - 1) + strlen(RULE "n1\n" RULE) + 1)); /* a newline at the end of each */
-    assert_string_equal(buf_str(&said), "n1,x: output was dropped: 64 MiB are kept of a host, 256 MiB of all; take --live\n");
+    assert_string_equal(buf_str(&said),
+                        "n1,x: output was dropped: 64 MiB are kept of a host, 256 MiB of all; take --live\n");
     buf_clear(&said);
     gather_destroy(g);
     free(much);

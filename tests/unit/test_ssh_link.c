@@ -1,5 +1,5 @@
-/* Many links behind one bastion that dies. The session, the tube and the dial are this file's own, so that the moment is
- * ours. */
+/* Many links behind one bastion that dies. The session, the tube and the dial are this file's own, so that the moment
+ * is ours. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
